@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from common import Goal, Report, alternate, fill, noop, parser, session
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from spark_kafka_group.schema import USUAL, spark_schema
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.schema import USUAL, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class ReadyMadeReader(DataSourceReader):
         import pyarrow as pa
 
         from spark_kafka_group.executor.read import ARROW_BATCH_BYTES
-        from spark_kafka_group.schema import USUAL, arrow_schema
+        from spark_kafka_group.values.schema import USUAL, arrow_schema
 
         schema = arrow_schema(USUAL)
         rows = ARROW_BATCH_BYTES // (self._size + 41)

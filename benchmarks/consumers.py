@@ -22,10 +22,10 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 CASES = (
     # bytes of a record, codec, records, least times ConsumerPerformance
@@ -38,9 +38,9 @@ LESS = 20
 FRESH = """
 import json, sys, time
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.task import ReadTask
 settings, topic, records = json.loads(sys.argv[1])
 began = time.perf_counter()
 task = ReadTask((OffsetRange(TopicPartition(topic, 0), 0, records),))

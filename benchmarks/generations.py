@@ -17,10 +17,10 @@ from common import Goal, Report, fill, parser, percentiles, session
 from pyspark.sql import SparkSession
 
 from spark_kafka_group.assignors import resolve
-from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.values.offsets import GROUP_KEY
 from spark_kafka_group.wire import GroupClient
 
 FIRST = 5

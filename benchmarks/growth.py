@@ -17,12 +17,12 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group.assignors import resolve
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import GroupClient
 
 RECORDS = (10_000, 100_000, 1_000_000, 10_000_000)

@@ -24,11 +24,11 @@ from spark_kafka_group.executor import decode, encode
 from spark_kafka_group.executor.read import ARROW_BATCH_BYTES, read
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import write
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 MIB = 1 << 20
 ALLOCATORS = 32 * MIB

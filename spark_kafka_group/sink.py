@@ -11,14 +11,14 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
-from spark_kafka_group.spark_processes import (
+from spark_kafka_group.spark.spark_processes import (
     SentToTasks,
     ends_micro_batches,
     in_one_sentence,
     keep_imports,
     no_collection,
 )
+from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,11 +24,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_kafka_group.errors import GroupKafkaError, OptionError
-from spark_kafka_group.hung_up import end_quietly
 from spark_kafka_group.options import Options
-from spark_kafka_group.schema import spark_schema, why_others
-from spark_kafka_group.spark_processes import SentToTasks, in_one_sentence, keep_imports, no_collection
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.spark.hung_up import end_quietly
+from spark_kafka_group.spark.spark_processes import SentToTasks, in_one_sentence, keep_imports, no_collection
+from spark_kafka_group.values.schema import spark_schema, why_others
+from spark_kafka_group.values.task import ReadTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +92,7 @@ class GroupKafkaDataSource(DataSource):
         # `spark.dataSource.register` asks for it first. Workers, and clients of Spark Connect, have no context.
         core = sys.modules.get("pyspark.core.context")
         if core is not None and core.SparkContext._active_spark_context is not None:
-            from spark_kafka_group.workers_python import require_importable
+            from spark_kafka_group.spark.workers_python import require_importable
 
             require_importable(core.SparkContext._active_spark_context)
         return "groupkafka"

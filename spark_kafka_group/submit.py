@@ -1,6 +1,5 @@
 """What programs for spark-submit share; this is the public name of ``tools.submit``, ``tools.ending`` and more."""
 
-from spark_kafka_group.file_sinks import require_own_output
 from spark_kafka_group.tools.ending import orderly
 from spark_kafka_group.tools.submit import (
     add_sink_option,
@@ -10,6 +9,7 @@ from spark_kafka_group.tools.submit import (
     session,
     sink_options,
 )
+from spark_kafka_group.values.file_sinks import require_own_output
 
 __all__ = [
     "add_sink_option",

@@ -27,15 +27,15 @@ from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.driver.transactions.deciding import abort_undecided, decide_and_end
 from spark_kafka_group.driver.transactions.planning import planned
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.exactly_once import BatchId, Producer
 from spark_kafka_group.executor.task_transaction import TaskTransaction
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
-from spark_kafka_group.shared_files import file_name, make_folder, put, remove
-from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.exactly_once import BatchId, Producer
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
+from spark_kafka_group.values.shared_files import file_name, make_folder, put, remove
+from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient

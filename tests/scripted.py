@@ -43,7 +43,7 @@ from kafka.protocol.metadata import (
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, ProduceRequest, ProduceResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from spark_kafka_group.wire.reactions import OF_A_MEMBER, Request
 

@@ -15,7 +15,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatch
 from scripted import CODES, ScriptedBroker
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 RECOGNISED = 5
 PRODUCER_AT = 43

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spark_kafka_group import user_classes
 from spark_kafka_group.assignors.built_in import BY_JAVA_CLASS, BY_NAME, Claims, built_in, claims_of, is_cooperative
 from spark_kafka_group.assignors.strategy import NO_GENERATION, GroupMember, Strategy
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.values import user_classes
 
 __all__ = [
     "BUILT_IN",

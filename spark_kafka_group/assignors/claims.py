@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_kafka_group.assignors.strategy import GroupMember
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 def holders(members: Iterable[GroupMember]) -> dict[TopicPartition, str | None]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from spark_kafka_group.assignors.claims import holders
 from spark_kafka_group.assignors.sticky import Sticky
 from spark_kafka_group.assignors.strategy import GroupMember
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 class CooperativeSticky:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from spark_kafka_group.assignors.strategy import GroupMember
 from spark_kafka_group.assignors.subscribers import by_topic, in_order
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 class RoundRobin:

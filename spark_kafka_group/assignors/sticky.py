@@ -9,7 +9,7 @@ from spark_kafka_group.assignors.balance import balanced
 from spark_kafka_group.assignors.claims import holders
 from spark_kafka_group.assignors.strategy import GroupMember
 from spark_kafka_group.assignors.subscribers import by_topic
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 class Sticky:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.errors import CommitError, GroupKafkaError, MembershipLostError, OptionError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.fixed_ranges import fix_ranges
-from spark_kafka_group.schema import arrow_schema
-from spark_kafka_group.workers_python import require_found
+from spark_kafka_group.spark.workers_python import require_found
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

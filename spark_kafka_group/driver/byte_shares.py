@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from spark_kafka_group.offsets import OffsetRange
+from spark_kafka_group.values.offsets import OffsetRange
 
 
 class Sample(NamedTuple):

@@ -7,13 +7,6 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 
-from spark_kafka_group.commit_metadata import (
-    adopting_note,
-    commit_note,
-    correcting_note,
-    is_of_batch,
-    is_signed_up_to,
-)
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
@@ -27,7 +20,14 @@ from spark_kafka_group.errors import (
     GroupKafkaError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.commit_metadata import (
+    adopting_note,
+    commit_note,
+    correcting_note,
+    is_of_batch,
+    is_signed_up_to,
+)
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 )
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
 

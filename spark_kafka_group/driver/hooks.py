@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from spark_kafka_group import user_classes
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
+from spark_kafka_group.values import user_classes
+from spark_kafka_group.values.offsets import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from spark_kafka_group.errors import BrokerTimeoutError, CommitTimeoutError, GroupKafkaError, JoinTimeoutError
-from spark_kafka_group.outage_message import outlasted
+from spark_kafka_group.values.outage_message import outlasted
 from spark_kafka_group.wire import GroupClient
 
 log = logging.getLogger(__name__)

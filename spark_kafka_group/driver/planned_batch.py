@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True)

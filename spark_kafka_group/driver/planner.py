@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 UNEVEN = 1.25
 """A task may be this much larger than the mean before a partition moves away from it."""

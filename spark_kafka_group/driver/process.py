@@ -38,8 +38,8 @@ from types import FrameType
 from pyspark import SparkFiles
 
 from spark_kafka_group.errors import NO_TRACEBACK
-from spark_kafka_group.files import READERS_FOLDER
-from spark_kafka_group.user_classes import Terminated
+from spark_kafka_group.values.files import READERS_FOLDER
+from spark_kafka_group.values.user_classes import Terminated
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from spark_kafka_group.commit_metadata import group_id_of, instance_id_of
 from spark_kafka_group.driver.committer import Committer
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
@@ -16,9 +15,10 @@ from spark_kafka_group.driver.positions.data_loss import DataLoss
 from spark_kafka_group.driver.positions.standing import Standing
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
-from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.values.commit_metadata import group_id_of, instance_id_of
+from spark_kafka_group.values.offsets import GroupOffset
 from spark_kafka_group.wire import Generation, GroupClient
 
 log = logging.getLogger(__name__)

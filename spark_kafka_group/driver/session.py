@@ -52,8 +52,8 @@ from spark_kafka_group.driver.steps.settling import Settling
 from spark_kafka_group.driver.steps.sink_transaction import SinkTransaction
 from spark_kafka_group.driver.steps.taking import Taking
 from spark_kafka_group.errors import BrokerError, CommitError, FencedError, MembershipError, MembershipLostError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.commit_metadata import group_id_of
 from spark_kafka_group.driver import client_rack, dead_letters, process
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
@@ -23,11 +22,12 @@ from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import FencedError, MembershipError, OptionError
-from spark_kafka_group.file_sinks import stop_if_refused
-from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import no_topics
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.commit_metadata import group_id_of
+from spark_kafka_group.values.file_sinks import stop_if_refused
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import LogClient
 
 

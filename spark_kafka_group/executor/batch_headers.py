@@ -7,7 +7,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from spark_kafka_group.errors import CorruptRecordError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
 _OFFSET = Struct(">q")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.reactions import Reaction
 

@@ -24,7 +24,7 @@ from spark_kafka_group.executor.elections import Elections
 from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
 from spark_kafka_group.executor.stall import Stall
 from spark_kafka_group.executor.uncommitted import Uncommitted
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, NearestReplicas, unreached
 from spark_kafka_group.wire.reactions import Reaction
 from spark_kafka_group.wire.task_outage import Outage, outlived

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from spark_kafka_group.errors import NEW_CHECKPOINT, OffsetOutOfRangeError
 from spark_kafka_group.executor.elections import Elected
 from spark_kafka_group.executor.stall import Stall
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 log = logging.getLogger(__name__)
 

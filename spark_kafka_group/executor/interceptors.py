@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from spark_kafka_group import user_classes
 from spark_kafka_group.errors import InterceptorError
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
+from spark_kafka_group.values import user_classes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_group.error_headers import Headers
+from spark_kafka_group.values.error_headers import Headers
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import FAIL
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 from spark_kafka_group.wire.task_outage import Outage
 

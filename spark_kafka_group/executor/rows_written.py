@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.planned_transactions import TaskWrite
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.planned_transactions import TaskWrite
 
 
 @dataclass(frozen=True)

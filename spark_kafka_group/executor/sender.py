@@ -21,9 +21,9 @@ from spark_kafka_group.executor.sending.outbox import Outbox, Sealed
 from spark_kafka_group.executor.sending.producer_session import ProducerSession
 from spark_kafka_group.executor.sending.routes import LONGEST_PAUSE_S, Asked, Routes
 from spark_kafka_group.executor.sending.stamping import Stamping, Stamps, Transaction
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection, wait
 from spark_kafka_group.wire.produce.produce_request import ZSTD_FROM, ProduceSettings, overhead

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.json_text import shortened
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.text.json_text import shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa

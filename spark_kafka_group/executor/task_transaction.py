@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import ProducerFencedError
-from spark_kafka_group.exactly_once import Producer, TaskTransactionWritten
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.planned_transactions import PlannedTransactions
-from spark_kafka_group.transactional_ids import TaskId
+from spark_kafka_group.values.exactly_once import Producer, TaskTransactionWritten
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.planned_transactions import PlannedTransactions
+from spark_kafka_group.values.transactional_ids import TaskId
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from spark_kafka_group.errors import LASTING, BrokerError
 from spark_kafka_group.executor.stall import Stall
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.task_outage import Outage
 

@@ -15,8 +15,8 @@ from spark_kafka_group.executor.producers import sender_for, topics_of
 from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.executor.sender import Written
 from spark_kafka_group.executor.sending.stamping import Transaction
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
+from spark_kafka_group.values.offsets import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.exactly_once import BatchId
 from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.executor.write import written
-from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
+from spark_kafka_group.values.exactly_once import BatchId
+from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 
 if TYPE_CHECKING:

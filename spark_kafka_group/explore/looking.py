@@ -17,10 +17,10 @@ from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.record_samples import headers_of
 from spark_kafka_group.explore.shown_table import WIDTH, Laid, Table, milliseconds, moment, short_name, shown
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.sampling.few_records import read
-from spark_kafka_group.text_table import clipped, counted
+from spark_kafka_group.text.text_table import clipped, counted
+from spark_kafka_group.tools.few_records import read
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import TopicAdmin, deleted_meanwhile, not_unpacked
 

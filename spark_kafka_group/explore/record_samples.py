@@ -11,9 +11,9 @@ from spark_kafka_group.executor import batch_headers, decode
 from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.explore.decoded import Decoded, decoded
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.sampling.few_records import ROLE, of_many_partitions
+from spark_kafka_group.tools.few_records import ROLE, of_many_partitions
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}

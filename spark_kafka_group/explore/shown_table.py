@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from spark_kafka_group import text_table
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.json_text import excerpt
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text import text_table
+from spark_kafka_group.text.json_text import excerpt
+from spark_kafka_group.text.printable import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from spark_kafka_group.explore.decoded import Decoded
 from spark_kafka_group.explore.own_options import to_look_at_topics
 from spark_kafka_group.explore.record_samples import Sample, samples
 from spark_kafka_group.explore.shown_table import Table, moment
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.text_table import counted
+from spark_kafka_group.text.text_table import counted
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import Leaders, TopicAdmin
 

@@ -10,7 +10,11 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_kafka_group.commit_metadata import (
+from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.listener.lanes import Lanes
+from spark_kafka_group.metrics.group_metrics import ListenersCommits
+from spark_kafka_group.options import Options
+from spark_kafka_group.values.commit_metadata import (
     commit_note,
     group_id_of,
     instance_id_of,
@@ -19,11 +23,7 @@ from spark_kafka_group.commit_metadata import (
     left_out,
     writer_of,
 )
-from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.listener.lanes import Lanes
-from spark_kafka_group.metrics.group_metrics import ListenersCommits
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from spark_kafka_group.wire import Committed

@@ -21,7 +21,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.file_sinks import refuse
 from spark_kafka_group.listener.commits import Commits, Succeeded
 from spark_kafka_group.listener.spark_progress import (
     Reported,
@@ -33,10 +32,11 @@ from spark_kafka_group.listener.spark_progress import (
 )
 from spark_kafka_group.metrics import prometheus
 from spark_kafka_group.metrics.group_metrics import OBSERVED, EndedBatches, GroupMetrics, handled, metrics_of
-from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
-from spark_kafka_group.shared_files import remove
-from spark_kafka_group.workers_python import require_found
+from spark_kafka_group.spark.workers_python import require_found
+from spark_kafka_group.values.file_sinks import refuse
+from spark_kafka_group.values.offsets import GROUP_KEY
+from spark_kafka_group.values.shared_files import remove
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

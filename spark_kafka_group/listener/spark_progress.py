@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.file_sinks import FILE_SINK, why_batches_are_skipped
-from spark_kafka_group.json_text import parsed
-from spark_kafka_group.offsets import GROUP_KEY, GroupOffset
 from spark_kafka_group.options import Options
+from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.values.file_sinks import FILE_SINK, why_batches_are_skipped
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ def options_of(query: StreamingQuery) -> list[Options]:
 
 
 def why_its_sink_skips(spark: SparkSession, query: StreamingQuery) -> str | None:
-    """As :func:`~spark_kafka_group.file_sinks.why_batches_are_skipped`; Spark tells the sink as it prints it."""
+    """As :func:`~spark_kafka_group.values.file_sinks.why_batches_are_skipped`; Spark tells the sink as it prints it."""
     execution = query._jsq.streamingQuery()
     sink = FILE_SINK.fullmatch(execution.sink().toString())
     return sink and why_batches_are_skipped(spark, sink[1], execution.resolvedCheckpointRoot())

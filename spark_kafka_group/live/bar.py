@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from spark_kafka_group.live.row_counts import RowCounts
-from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import shortened
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.text_table import shortened
 
 TERMINAL = "/dev/tty"
 """The terminal of this process, wherever its output goes."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from spark_kafka_group.offsets import GROUP_KEY
+from spark_kafka_group.values.offsets import GROUP_KEY
 
 
 @dataclass(frozen=True)

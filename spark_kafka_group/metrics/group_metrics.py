@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spark_kafka_group.metrics.metric_table import COUNTER, HANDLED, METRICS
-from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_from_json
+from spark_kafka_group.values.offsets import GROUP_KEY, TopicPartition, positions_from_json
 
 OBSERVED = "processing"
 """Name of the handlers' numbers of a micro-batch, in ``observedMetrics`` of its progress."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from spark_kafka_group import user_classes
 from spark_kafka_group.assignors import BUILT_IN, built_in
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.json_text import listed, shortened
-from spark_kafka_group.offsets import LATEST
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
 from spark_kafka_group.options.sections import Sections
+from spark_kafka_group.options.security.contradictions import check as check_security
 from spark_kafka_group.options.transacting import DECISION_TOPIC
-from spark_kafka_group.security.contradictions import check as check_security
+from spark_kafka_group.text.json_text import listed, shortened
+from spark_kafka_group.values import user_classes
+from spark_kafka_group.values.offsets import LATEST
 
 LONGEST_TOPIC = 249
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.fetching import Fetching
-from spark_kafka_group.security import Security
+from spark_kafka_group.options.security import Security
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from spark_kafka_group.option import Section, choice, integer, option
 from spark_kafka_group.options import parsing
-from spark_kafka_group.security import Secret
-from spark_kafka_group.security import option_values as security
+from spark_kafka_group.options.option import Section, choice, integer, option
+from spark_kafka_group.options.security import Secret
+from spark_kafka_group.options.security import option_values as security
 
 
 @dataclass(frozen=True, repr=False)

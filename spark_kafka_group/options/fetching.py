@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_group.option import Section, boolean, choice, integer, option
 from spark_kafka_group.options import parsing
+from spark_kafka_group.options.option import Section, boolean, choice, integer, option
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 

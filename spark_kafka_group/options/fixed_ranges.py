@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.offsets import OffsetRange, positions_to_json
+from spark_kafka_group.values.offsets import OffsetRange, positions_to_json
 
 REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
 """Beginnings of the names of options that choose records."""

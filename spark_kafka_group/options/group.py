@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_group.option import Section, choice, integer, names, option, text
 from spark_kafka_group.options import parsing
+from spark_kafka_group.options.option import Section, choice, integer, names, option, text
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")

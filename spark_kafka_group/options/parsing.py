@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from spark_kafka_group.json_text import excerpt, parsed_without_doubles
-from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
-from spark_kafka_group.option import integer, names, text
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.options.java_pattern import in_python
-from spark_kafka_group.retry_topics import is_topic_name
-from spark_kafka_group.transactional_ids import of_a_task
+from spark_kafka_group.options.option import integer, names, text
+from spark_kafka_group.text.json_text import excerpt, parsed_without_doubles
+from spark_kafka_group.values.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
+from spark_kafka_group.values.retry_topics import is_topic_name
+from spark_kafka_group.values.transactional_ids import of_a_task
 
 GROUP = "group"
 FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
@@ -93,7 +93,7 @@ def topic(raw: str) -> str:
 
 def columns(raw: str) -> tuple[str, ...]:
     """Names of columns, however they are capitalized, separated by commas."""
-    from spark_kafka_group.schema import EVERY  # with pyarrow, which few tools need
+    from spark_kafka_group.values.schema import EVERY  # with pyarrow, which few tools need
 
     by_lower_case = {name.lower(): name for name in EVERY}
     found = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import INT64_MAX
-from spark_kafka_group.option import Section, boolean, choice, integer, option
+from spark_kafka_group.options.option import Section, boolean, choice, integer, option
+from spark_kafka_group.values.offsets import INT64_MAX
 
 MOST_IN_FLIGHT = 5
 """The most record batches of a partition that brokers recognise when they are sent again."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import EARLIEST, TopicPartition
-from spark_kafka_group.option import Section, boolean, choice, integer, names, option
 from spark_kafka_group.options import parsing
 from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.options.option import Section, boolean, choice, integer, names, option
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.retry_topics import delay_of, retry_topic
+from spark_kafka_group.values.offsets import EARLIEST, TopicPartition
+from spark_kafka_group.values.retry_topics import delay_of, retry_topic
 
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "deadLetter"
@@ -204,7 +204,7 @@ class Reading(Section):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a DataFrame, in order."""
-        from spark_kafka_group.schema import USUAL  # with pyarrow, which few tools need
+        from spark_kafka_group.values.schema import USUAL  # with pyarrow, which few tools need
 
         more = ("headers",) if self.include_headers else ()
         return tuple(dict.fromkeys((*(self.selected_columns or USUAL), *more)))

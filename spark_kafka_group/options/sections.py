@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from spark_kafka_group.option import Section
 from spark_kafka_group.options.client_options import ClientOptions
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.group import Group
+from spark_kafka_group.options.option import Section
 from spark_kafka_group.options.reading import Reading
-from spark_kafka_group.security import Security
+from spark_kafka_group.options.security import Security
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -16,10 +16,10 @@ from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.given_values import check_required, values, why_unknown
 from spark_kafka_group.options.producing import MOST_IN_FLIGHT, Producing
+from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.options.writing import EXACTLY_ONCE, Writing
-from spark_kafka_group.security import Security
 
 LATE_PROGRESS = "asyncProgressTrackingEnabled"
 CHECKPOINT = "checkpointlocation"
@@ -50,7 +50,7 @@ class SinkOptions:
         OptionError
             On the first option that is unknown, refused, malformed, missing, or contradicts another one.
         """
-        from spark_kafka_group.security.contradictions import check as check_security
+        from spark_kafka_group.options.security.contradictions import check as check_security
 
         of_ours = {name: value for name, value in raw.items() if name.lower() not in SPARKS_OWN}
         given = values(of_ours, SINK_DECLARED, SINK_SECTIONS, _unknown)

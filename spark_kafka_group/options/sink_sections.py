@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from spark_kafka_group.option import Section
 from spark_kafka_group.options.connection import Connection
+from spark_kafka_group.options.option import Section
 from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting
 from spark_kafka_group.options.writing import Writing
-from spark_kafka_group.security import Security
 
 SINK_SECTIONS: dict[str, type[Section]] = {
     "writing": Writing, "producing": Producing, "transacting": Transacting, "connection": Connection,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.java_pattern import in_python
 from spark_kafka_group.options.transacting import DECISION_TOPIC
-from spark_kafka_group.retry_topics import dead_letter_topic, delay_of, main_topic
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.retry_topics import dead_letter_topic, delay_of, main_topic
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_group.option import Section, integer, option
 from spark_kafka_group.options import parsing
 from spark_kafka_group.options.client_options import ClientOptions
+from spark_kafka_group.options.option import Section, integer, option
 
 DECISION_TOPIC = "__groupkafka_decisions"
 SHORTEST_MS = 60_000

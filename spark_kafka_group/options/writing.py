@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_group.option import Section, boolean, choice, option
 from spark_kafka_group.options import parsing
+from spark_kafka_group.options.option import Section, boolean, choice, option
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.pictures.logged_run import Member
 from spark_kafka_group.tools.event_logs import Event
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 @dataclass(frozen=True)

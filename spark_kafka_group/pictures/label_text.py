@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise, takewhile
 
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.printable import printable
 
 LONGEST = 28
 LONGEST_OF_SEVERAL = 22

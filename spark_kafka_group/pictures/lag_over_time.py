@@ -7,13 +7,13 @@ from itertools import pairwise
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.pictures import canvas, progress_samples, themes, time_bins
 from spark_kafka_group.pictures.elapsed import Elapsed
 from spark_kafka_group.pictures.label_text import label
 from spark_kafka_group.pictures.partition_rows import name_rows
 from spark_kafka_group.pictures.progress_samples import Sample
 from spark_kafka_group.pictures.themes import Theme
+from spark_kafka_group.values.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

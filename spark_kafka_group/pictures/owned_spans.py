@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.pictures.absences import Absence, absences
 from spark_kafka_group.pictures.logged_run import Member
 from spark_kafka_group.tools.event_logs import Event
+from spark_kafka_group.values.offsets import TopicPartition
 
 Partition = tuple[str, TopicPartition]
 """A partition, and the group that it belongs to."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.pictures import canvas, progress_samples, themes, time_bins
 from spark_kafka_group.pictures.label_text import label, nth
 from spark_kafka_group.pictures.progress_samples import Sample
+from spark_kafka_group.values.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

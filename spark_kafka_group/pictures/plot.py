@@ -11,8 +11,8 @@ from pathlib import Path
 
 from spark_kafka_group.pictures import batch_timeline, committed_records, logged_run, owned_partitions, whole_run
 from spark_kafka_group.pictures.themes import DARK, LIGHT
-from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import counted
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.text_table import counted
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.command_errors import ToolError, UsageError
 

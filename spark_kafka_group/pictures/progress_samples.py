@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from spark_kafka_group.json_text import excerpt, parsed
 from spark_kafka_group.metrics.group_metrics import ListenersCommits, metrics_of
-from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
 from spark_kafka_group.pictures import label_text
 from spark_kafka_group.pictures.elapsed import Elapsed, elapsed
+from spark_kafka_group.text.json_text import excerpt, parsed
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartition
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ import logging
 import time
 from collections.abc import Collection
 
-from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
 from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.executor.output_rows import OutputRow
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.printable import printable
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.retry_topics import main_topic
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.values.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
+from spark_kafka_group.values.retry_topics import main_topic
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import MissingPackageError
-from spark_kafka_group.hung_up import end_quietly
+from spark_kafka_group.spark.hung_up import end_quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa

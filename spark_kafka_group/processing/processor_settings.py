@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_group.error_headers import DIALECTS
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.processing.backoff import Backoff
-from spark_kafka_group.retry_topics import delay_of, main_topic, retry_topic
+from spark_kafka_group.values.error_headers import DIALECTS
+from spark_kafka_group.values.retry_topics import delay_of, main_topic, retry_topic
 
 ORDERINGS = ("partition", "key", "unordered")
 TOPIC = "{topic}"

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
 from spark_kafka_group.options import ClientOptions, Options
@@ -17,7 +16,8 @@ from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.processing.map_in_arrow import map_in_arrow
 from spark_kafka_group.processing.record import REQUIRED, records_of
-from spark_kafka_group.retry_topics import RETRY, is_internal, sends_dead_letters_to
+from spark_kafka_group.values.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
+from spark_kafka_group.values.retry_topics import RETRY, is_internal, sends_dead_letters_to
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,14 +9,14 @@ import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from spark_kafka_group.error_headers import Headers
 from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.executor.output_rows import OutputRow
-from spark_kafka_group.json_text import shortened
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.producer_record import ProducerRecord
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.retry_topics import is_topic_name
+from spark_kafka_group.text.json_text import shortened
+from spark_kafka_group.values.error_headers import Headers
+from spark_kafka_group.values.retry_topics import is_topic_name
 
 NO_RECORDS = (str, bytes, bytearray, dict, bool, int, float, Record)
 """Classes whose objects are never what a handler may return, though some can be iterated over."""

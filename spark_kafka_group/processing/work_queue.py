@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_kafka_group.error_headers import Failure
 from spark_kafka_group.errors import HandlerStalledError, ProcessingError
 from spark_kafka_group.executor.output_rows import OutputRow, OutputRows
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.returned_records import rows_of
 from spark_kafka_group.processing.window import Cell, Window, cells_of
+from spark_kafka_group.values.error_headers import Failure
 
 log = logging.getLogger(__name__)
 

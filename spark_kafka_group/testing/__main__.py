@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.download import VERSION, cache_directory, writable
 from spark_kafka_group.testing.produce import PARTITIONS, VALUES, produce
 from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.text.argument_as_written import AsWritten
 
 COMMAND = "python -m spark_kafka_group.testing"
 # Exit codes, as those of systemctl status.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_kafka_group.spark_version import java
+from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing import first_start
 from spark_kafka_group.testing.console_tools import GroupRow, parse_describe
 from spark_kafka_group.testing.download import VERSION, jars

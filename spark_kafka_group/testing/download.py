@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_kafka_group.spark_version import java, version_of
+from spark_kafka_group.spark.spark_version import java, version_of
 
 VERSION = "4.4.0"
 CACHE = "SPARK_KAFKA_GROUP_CACHE"

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_group import offsets_topic
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.offsets_topic import decoding
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from spark_kafka_group.testing.cluster import KafkaCluster
@@ -46,16 +46,16 @@ def decode(key: bytes, value: bytes | None) -> OffsetCommitted | GroupGeneration
     ValueError
         When the bytes are of another kind.
     """
-    entry = offsets_topic.decode(key, value)
+    entry = decoding.decode(key, value)
     match entry:
-        case offsets_topic.OffsetCommitted():
+        case decoding.OffsetCommitted():
             return OffsetCommitted(entry.group, *entry.tp, entry.offset, entry.metadata, entry.commit_timestamp_ms)
-        case offsets_topic.OffsetRemoved():
+        case decoding.OffsetRemoved():
             return OffsetCommitted(entry.group, *entry.tp, None, "", -1)
-        case offsets_topic.GroupGeneration():
+        case decoding.GroupGeneration():
             members = tuple(member.member_id for member in entry.members)
             return GroupGeneration(entry.group, entry.generation, entry.protocol, entry.leader, members)
-        case offsets_topic.Undecodable():
+        case decoding.Undecodable():
             raise ValueError(entry.problem)
         case _:
             return None
@@ -79,7 +79,7 @@ def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | Gr
         partitions = consumer.partitions_for_topic(OFFSETS_TOPIC)
         if not partitions:  # no group has ever been used
             return []
-        tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(partitions)))
+        tp = TopicPartition(OFFSETS_TOPIC, decoding.coordinator_partition(group, len(partitions)))
         end = consumer.end_offsets([tp])[tp]
         consumer.assign([tp])
         consumer.seek_to_beginning(tp)

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from spark_kafka_group.spark_version import java
+from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing import first_start
 from spark_kafka_group.testing.download import jars, logging_jars
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.options import parsing
+from spark_kafka_group.text.argument_as_written import AsWritten
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 Commands = Any

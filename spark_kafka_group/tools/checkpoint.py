@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spark_kafka_group.files import local_folder
-from spark_kafka_group.json_text import parsed
-from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
+from spark_kafka_group.text.json_text import parsed
 from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.values.files import local_folder
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartition
 
 Positions = Mapping[str | None, Mapping[TopicPartition, int]]
 """By group, and by partition; None is for checkpoints that do not say their group."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_kafka_group import offsets_topic
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.json_text import listed
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.offsets_topic import decoding
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
+from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 
 TOOLS = {"share": "kafka-share-groups", "streams": "kafka-streams-groups"}
@@ -29,7 +29,7 @@ def led(leaders: Mapping[TopicPartition, Node | None], group: str) -> tuple[Topi
     ToolError
         When it has none.
     """
-    tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders)))
+    tp = TopicPartition(OFFSETS_TOPIC, decoding.coordinator_partition(group, len(leaders)))
     leader = leaders[tp]
     if leader is None:
         raise ToolError(f"{tp} has no leader, so group {group} has no coordinator: start the brokers that hold it")

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from spark_kafka_group.commit_metadata import Writer, writer_of
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import NOTHING, duration
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.text_table import NOTHING, duration
 from spark_kafka_group.tools import checkpoint, generations
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
@@ -24,6 +22,8 @@ from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.coordinators import groups_not_shown, of_no_consumers, require_coordinator
 from spark_kafka_group.tools.ctrl_c import end_at_ctrl_c
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
+from spark_kafka_group.values.commit_metadata import Writer, writer_of
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed

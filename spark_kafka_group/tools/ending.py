@@ -26,13 +26,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
-from spark_kafka_group.files import READERS_FOLDER
-from spark_kafka_group.json_text import parsed
-from spark_kafka_group.printable import printable
-from spark_kafka_group.shared_files import read_if_locked
-from spark_kafka_group.spark_version import why_no_jvm
+from spark_kafka_group.spark.spark_version import why_no_jvm
+from spark_kafka_group.spark.workers_python import require_found
+from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.text.printable import printable
 from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
-from spark_kafka_group.workers_python import require_found
+from spark_kafka_group.values.files import READERS_FOLDER
+from spark_kafka_group.values.shared_files import read_if_locked
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPT = signal.SIGCONT

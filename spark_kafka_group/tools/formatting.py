@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from spark_kafka_group.commit_metadata import Writer
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import FOLD, GAP, NOTHING, folded, shortened, whole
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.text_table import FOLD, GAP, NOTHING, folded, shortened, whole
+from spark_kafka_group.values.commit_metadata import Writer
+from spark_kafka_group.values.offsets import TopicPartition
 
 BRIEF_ID = 9
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from spark_kafka_group import offsets_topic
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, GroupGeneration, GroupRemoved
+from spark_kafka_group.offsets_topic import decoding
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GroupGeneration, GroupRemoved
 from spark_kafka_group.tools.coordinators import NOT_SHOWN
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
 
 
@@ -26,7 +26,7 @@ def newest(admin: GroupAdmin, groups: Iterable[str]) -> dict[str, int | BrokerEr
         if not leaders:
             return {groups[0]: BrokerError(f"{NOT_SHOWN}. No group has a generation here")}
         for group in groups:
-            tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders)))
+            tp = TopicPartition(OFFSETS_TOPIC, decoding.coordinator_partition(group, len(leaders)))
             if leaders[tp] is None:  # since the group was described, when it had a coordinator
                 found[group] = BrokerError(f"{tp} has no leader")
             else:
@@ -46,7 +46,7 @@ def newest(admin: GroupAdmin, groups: Iterable[str]) -> dict[str, int | BrokerEr
 def _read(admin: GroupAdmin, tp: TopicPartition, start: int, end: int) -> dict[str, int]:
     generations: dict[str, int] = {}
     for record in admin.read(tp, start, end):
-        match offsets_topic.decode(record.key, record.value):
+        match decoding.decode(record.key, record.value):
             case GroupGeneration(group=group, generation=generation):
                 generations[group] = generation
             case GroupRemoved(group=group):

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark_kafka_group import consumer_protocol, offsets_topic
-from spark_kafka_group.commit_metadata import writer_of
-from spark_kafka_group.consumer_group_records import (
+from spark_kafka_group.offsets_topic import consumer_protocol, decoding
+from spark_kafka_group.offsets_topic.consumer_group_records import (
     CurrentAssignment,
     GroupEpoch,
     GroupTopics,
@@ -21,8 +20,7 @@ from spark_kafka_group.consumer_group_records import (
     TargetAssignment,
     TargetEpoch,
 )
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import (
+from spark_kafka_group.offsets_topic.decoding import (
     OFFSETS_TOPIC,
     Entry,
     GroupGeneration,
@@ -33,13 +31,15 @@ from spark_kafka_group.offsets_topic import (
     OtherRecord,
     Undecodable,
 )
-from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import NOTHING
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.text_table import NOTHING
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.coordinators import NOT_SHOWN, TOOLS, led
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, written_by
+from spark_kafka_group.values.commit_metadata import writer_of
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
 SUMMARY = "show the coordinator's records of a group"
@@ -136,7 +136,7 @@ def locate(admin: GroupAdmin, group: str) -> Located:
 def read(admin: GroupAdmin, group: str, located: Located) -> Iterator[Written]:
     """All records of a group in the order of the log, and those whose key cannot be read."""
     for record in admin.read(located.tp, located.start, located.end):
-        entry = offsets_topic.decode(record.key, record.value)
+        entry = decoding.decode(record.key, record.value)
         if entry.group in (group, None):
             yield Written(record, entry)
 

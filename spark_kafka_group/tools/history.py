@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.event_logs import Event
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.event_logs import Event
 from spark_kafka_group.tools.history import Commit, History, Moved, Plan
 from spark_kafka_group.tools.observed_generations import Sight
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 WITHOUT_MEMBERSHIP = -1
 """The generation of a member that was assigned its partitions by hand."""

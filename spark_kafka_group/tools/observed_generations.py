@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.tools.event_logs import Event
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 class Sight:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.files import read_file
+from spark_kafka_group.values.files import read_file
 
 SETTING = re.compile(r"((?:\\.|[^ \t\f=:\\])+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+|$)(.*)", re.DOTALL)
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)

@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from spark_kafka_group.errors import CommitError
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.printable import printable
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError, UsageError
 from spark_kafka_group.tools.coordinators import of_no_consumers
 from spark_kafka_group.tools.formatting import instant, table
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.members import CONSUMER
 

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_group.files import PLANS_PREFIX
+from spark_kafka_group.values.files import PLANS_PREFIX
 
 ABORTED_WITHIN_S = 5.0
 """How long the end of a program may wait for brokers."""

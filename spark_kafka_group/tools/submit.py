@@ -18,7 +18,6 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.util import default_api_mode
 
-from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.live.bar import bar
 from spark_kafka_group.live.batches import Batches, line, rows_and_lag
@@ -27,11 +26,12 @@ from spark_kafka_group.live.watch import note
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
+from spark_kafka_group.spark.workers_python import require_found
+from spark_kafka_group.text.argument_as_written import AsWritten
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.jobs import settings
 from spark_kafka_group.tools.properties import read_properties
-from spark_kafka_group.workers_python import require_found
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"

@@ -13,8 +13,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
-from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal

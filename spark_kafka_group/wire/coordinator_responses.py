@@ -13,8 +13,8 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.timing import Timing
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.timing import Timing
 from spark_kafka_group.wire.lacking import lacking
 from spark_kafka_group.wire.reactions import REACTIONS, RETRIED, Facts, Reaction, Request, advice, name_of
 

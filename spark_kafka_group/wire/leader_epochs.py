@@ -13,7 +13,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 

@@ -19,8 +19,8 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import LASTING, BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.broker_connection import USED_OF_LIFETIME, BrokerConnection
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import (

@@ -13,9 +13,9 @@ from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.values.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.client.leaderless import NO_LEADER

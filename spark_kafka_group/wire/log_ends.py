@@ -14,7 +14,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest, IsolationLevel
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.fetch.response import IDS_FROM, VERSIONS
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.lacking import version_of
 
 NEWEST = -3

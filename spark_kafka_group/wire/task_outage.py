@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.unreached import unreached
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Outage:
         message = self._message(problem)
         named = ", ".join(map(str, sorted(self._missed)))
         if self._limit_ms is not None and away_s * 1000 >= self._limit_ms:
-            from spark_kafka_group.outage_message import outlasted  # seldom needed
+            from spark_kafka_group.values.outage_message import outlasted  # seldom needed
 
             text = outlasted(
                 self._brokers.known(), self._since[0], away_s, self._attempts, self._limit_ms, now_s, message

@@ -11,9 +11,9 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.values.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 from spark_kafka_group.wire.client.connect import run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal

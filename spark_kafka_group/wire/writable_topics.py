@@ -10,7 +10,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
-from spark_kafka_group.json_text import listed
+from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.long_wait import LongWait

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spark_kafka_group.assignors import GroupMember
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 Assignment = Mapping[str, Collection[TopicPartition]]
 

@@ -13,7 +13,7 @@ from java_gateway import JavaError, JavaProcess
 from py4j.java_gateway import get_field
 
 from spark_kafka_group.assignors import NO_GENERATION, GroupMember
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.member_metadata import Claim, encode
 
 __all__ = ["Java", "JavaError"]

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_kafka_group.assignors import BUILT_IN, GroupMember
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 STICKY = BUILT_IN["sticky"].assign
 STRATEGIES = st.sampled_from(sorted(BUILT_IN))

@@ -7,7 +7,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from spark_kafka_group.assignors import BUILT_IN
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.member_metadata import Claim, decode, encode
 
 TOPICS = ["orders", "t_2"]

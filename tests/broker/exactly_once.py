@@ -9,9 +9,9 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from transactions import consumed
 
 from spark_kafka_group.driver.transactions.planning import digest
-from spark_kafka_group.exactly_once import BatchId, Decision, State
-from spark_kafka_group.source_offsets import published
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.exactly_once import BatchId, Decision, State
+from spark_kafka_group.values.source_offsets import published
 
 
 class Transaction:

@@ -72,7 +72,7 @@ class Reverse:
     name = "reverse"
 
     def assign(self, members, partitions):
-        from spark_kafka_group.offsets import TopicPartition
+        from spark_kafka_group.values.offsets import TopicPartition
 
         last = max(members, key=lambda member: member.member_id)
         mine = [TopicPartition(topic, n) for topic in last.topics for n in partitions.get(topic, ())]
@@ -85,6 +85,6 @@ class First:
     name = "first"
 
     def assign(self, members, partitions):
-        from spark_kafka_group.offsets import TopicPartition
+        from spark_kafka_group.values.offsets import TopicPartition
 
         return {members[0].member_id: [TopicPartition(topic, 0) for topic in members[0].topics if topic in partitions]}

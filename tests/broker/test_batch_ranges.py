@@ -11,9 +11,9 @@ from triggers import FIRST, batch, batch_values, by_partition, cuts, fill, send,
 
 from spark_kafka_group.driver import batch_read as plan
 from spark_kafka_group.errors import BrokerTimeoutError, DataLossError, GroupKafkaError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LogClient
 
 TIMES = [FIRST, FIRST + 1000, FIRST + 2000, FIRST + 3000]

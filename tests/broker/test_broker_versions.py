@@ -8,9 +8,9 @@ from triggers import batch_values
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import UnsupportedVersionError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 
 pytestmark = pytest.mark.soak  # each is downloaded first
 

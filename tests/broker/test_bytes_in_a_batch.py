@@ -10,9 +10,9 @@ from triggers import cuts
 
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.log_samples import ASSUMED, LogSamples
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing.node import free_ports
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 pytestmark = pytest.mark.usefixtures("patience")
 

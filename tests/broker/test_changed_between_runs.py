@@ -12,9 +12,9 @@ from test_older_checkpoints import QUICK, killed
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import DataLossError, MembershipError, OffsetConflictError, OptionError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 
 FROM_GROUP = QUICK | {"startingOffsets": "group"}
 

@@ -8,8 +8,8 @@ import pytest
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import FencedError, MembershipError
-from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import GroupOffset
 
 QUICK = {"kafka.metadata.max.age.ms": 300}
 

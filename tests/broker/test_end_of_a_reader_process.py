@@ -15,8 +15,8 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 from support import members, numbered, options, topic_with
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.schema import USUAL, arrow_schema
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.schema import USUAL, arrow_schema
 
 READERS = 8
 

@@ -13,10 +13,10 @@ from spark_kafka_group.executor import connections, decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import Brokers, FetchConnection, LogClient
 
 

@@ -10,15 +10,15 @@ from support import Record, commit_for, name, numbered, produce, topic_with
 from transactions import Writer
 
 from spark_kafka_group import explore
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError, ReadError
 from spark_kafka_group.explore import looking
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.shown_table import WIDTH
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
-from spark_kafka_group.sampling import few_records
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.tools import few_records
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 AT_MS = 1_700_000_000_000

@@ -9,9 +9,9 @@ from kafka import KafkaConsumer
 from support import commit_for, committed, numbered, produce, topic_with
 
 from spark_kafka_group import DataLossError, OffsetConflictError
-from spark_kafka_group.commit_metadata import commit_note
-from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import GroupOffset
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}

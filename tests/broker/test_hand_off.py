@@ -9,7 +9,6 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 from support import name, options
 
-from spark_kafka_group.error_headers import DIALECTS, Origin, attempts_made, origin_of
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.output_rows import arrow_batch, sink_columns
 from spark_kafka_group.executor.write import write
@@ -21,6 +20,7 @@ from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
+from spark_kafka_group.values.error_headers import DIALECTS, Origin, attempts_made, origin_of
 
 
 def settings_of(**more):

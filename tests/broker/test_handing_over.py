@@ -6,8 +6,8 @@ import pytest
 from support import committed, numbered, produce, topic_with
 
 from spark_kafka_group.listener.commits import Succeeded
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}

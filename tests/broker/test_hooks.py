@@ -9,10 +9,10 @@ from spark_kafka_group import InterceptorError
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 BOTH = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest", "kafka.heartbeat.interval.ms": 100}
 

@@ -17,9 +17,9 @@ from spark_kafka_group.driver.steps import backlog
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetcher import Fetcher
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 

@@ -12,9 +12,9 @@ from support import Record, name, numbered, options, topic_with
 
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 SPARE_OBJECTS = 0.2
 """Objects of one type a turn: fewer than this is not a leak of every turn, nor of every fifth."""

@@ -9,9 +9,9 @@ from running import Counted
 from support import name, options
 
 from spark_kafka_group.driver.backlog.long_poll import LOOK_AGAIN_S, LongPoll
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import readable
 
 

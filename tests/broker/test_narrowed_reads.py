@@ -11,8 +11,8 @@ from support import Record, name, options, produce
 
 from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.filters import understood
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START_MS = 1_700_000_000_000

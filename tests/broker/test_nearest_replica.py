@@ -12,9 +12,9 @@ from spark_kafka_group.driver.batch_read import read_tasks
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import FetchConnection
 from spark_kafka_group.wire.fetch import nearest_replicas
 

@@ -8,11 +8,11 @@ from support import committed, numbered, options, produce, topic_with
 from spark_kafka_group.driver.membership.member import BROKER_ASSIGNS, MEMBERS_ASSIGN
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools import describe, reset
 from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 

@@ -12,10 +12,10 @@ from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, WriteError
 from spark_kafka_group.executor.sending import receivers
 from spark_kafka_group.explore.own_options import to_look_at
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 

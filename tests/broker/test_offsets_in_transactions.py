@@ -14,13 +14,13 @@ from running import Counted
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import CommitError, MembershipError, OffsetConflictError, OptionError
-from spark_kafka_group.commit_metadata import commit_note, writer_of
 from spark_kafka_group.errors import BrokerTimeoutError, FencedError, TransactionError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, live_sources, published
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.event_logs import read_run
 from spark_kafka_group.tools.verify import verify
+from spark_kafka_group.values.commit_metadata import commit_note, writer_of
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, live_sources, published
 from spark_kafka_group.wire.transactions import offsets_in_transaction
 from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -152,8 +152,8 @@ class TestPublished:
 
     def test_nothing_of_a_process_that_was_killed(self, shared):
         program = (
-            "import sys, time; from pathlib import Path; from spark_kafka_group.shared_files import *; "
-            "from spark_kafka_group.source_offsets import *; directory = Path(sys.argv[1]); "
+            "import sys, time; from pathlib import Path; from spark_kafka_group.values.shared_files import *; "
+            "from spark_kafka_group.values.source_offsets import *; directory = Path(sys.argv[1]); "
             "folder = folder_of(directory, 'sink'); make_folder(folder, directory); "
             "offsets = SourceOffsets('g', 1, 'm', None, 'r', 0, '', {}); "
             "file = put(folder / 'r.json', LiveSource('r', 1, running=offsets).to_text()); print(flush=True); "

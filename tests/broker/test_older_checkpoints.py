@@ -8,11 +8,11 @@ from kafka.admin import NewPartitions
 from support import commit_for, committed, members, numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group import FencedError
-from spark_kafka_group.commit_metadata import adopting_note, commit_note, correcting_note
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.commit_metadata import adopting_note, commit_note, correcting_note
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
 

@@ -21,11 +21,11 @@ from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
 from spark_kafka_group.executor.corrupt.left_out import LeftOut
 from spark_kafka_group.executor.corrupt.search import Search
 from spark_kafka_group.executor.read import records
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.task_outage import Outage

@@ -7,10 +7,10 @@ import pytest
 from support import numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools import describe
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
 
 

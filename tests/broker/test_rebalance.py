@@ -13,7 +13,7 @@ from running import Query, settled
 from support import committed, members, new_client, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import MembershipError
-from spark_kafka_group.offsets_topic import coordinator_partition
+from spark_kafka_group.offsets_topic.decoding import coordinator_partition
 from spark_kafka_group.testing import wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
@@ -374,7 +374,7 @@ class TestBetweenTriggers:
         assert session.committer.planned is not None
         # As GroupKafkaListener does in the user's process.
         batch = session.committer.planned
-        from spark_kafka_group.commit_metadata import commit_note
+        from spark_kafka_group.values.commit_metadata import commit_note
 
         with driver._lock:
             session.member.client.commit(batch.ends, commit_note(session.reader, batch.generation, 0), batch.generation)

@@ -14,9 +14,9 @@ from spark_kafka_group.driver import stream
 from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays, now_ms
 from spark_kafka_group.driver.steps import backlog
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.retry_topics import dead_letter_topic, retry_topic
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.retry_topics import dead_letter_topic, retry_topic
 
 DELAY = 60_000
 EARLIEST = {"startingOffsets": "earliest", "retryTopics": DELAY}

@@ -11,9 +11,9 @@ from support import in_sync, name
 from spark_kafka_group.errors import WriteError
 from spark_kafka_group.executor.sender import Written
 from spark_kafka_group.executor.sending import receivers
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 
 QUICK = {"kafka.request.timeout.ms": 3000, "kafka.socket.connection.setup.timeout.ms": 1000}
 AT_ONCE = 50

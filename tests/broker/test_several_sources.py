@@ -8,11 +8,11 @@ import pytest
 from running import settled
 from support import commit_for, committed, numbered, produce, topic_with
 
-from spark_kafka_group.commit_metadata import left_out_of, writer_of
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.event_logs import read_run
 from spark_kafka_group.tools.verify import verify
+from spark_kafka_group.values.commit_metadata import left_out_of, writer_of
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
 BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}

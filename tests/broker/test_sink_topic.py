@@ -7,9 +7,9 @@ import pytest
 from support import name
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import sink_topic
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics

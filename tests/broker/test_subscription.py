@@ -10,7 +10,6 @@ from running import settled
 from support import commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import MembershipError
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.committer import Committer
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.membership.member_protocol import Joined
@@ -20,10 +19,11 @@ from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.steps import backlog
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import DataLossError, OptionError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import GroupClient
 
 QUICK = {"kafka.metadata.max.age.ms": 300}

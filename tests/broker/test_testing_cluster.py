@@ -13,7 +13,7 @@ from support import commit_for, committed, end_offset, name, numbered, options, 
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
-from spark_kafka_group.spark_version import java
+from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing import (
     GroupGeneration,
     KafkaCluster,

@@ -19,14 +19,14 @@ from support import Record, commit_for, committed, name, numbered, produce, topi
 from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import CommitError
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, GroupGeneration, coordinator_partition
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GroupGeneration, coordinator_partition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.tools import describe, group_records, reset
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.formatting import written_by
 from spark_kafka_group.tools.reset import Scope, Target, To
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
 
 NOW_MS = 1_700_000_100_000

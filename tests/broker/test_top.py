@@ -15,8 +15,8 @@ import pytest
 from support import commit_for, committed, members, numbered, produce, topic_with
 
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.commit_metadata import commit_note
 
 LEAVE = "\x1b[?1049l"
 SEQUENCE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")

@@ -14,10 +14,10 @@ from spark_kafka_group import BrokerTimeoutError, OptionError, ReadError
 from spark_kafka_group.driver import batch_read, planner
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import GroupClient
 
 pytestmark = pytest.mark.usefixtures("patience")

@@ -29,11 +29,11 @@ from spark_kafka_group.errors import (
     TransactionError,
     TransactionLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options, transacting
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import LAST_EPOCH, TransactionClient

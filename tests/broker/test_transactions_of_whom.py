@@ -8,8 +8,8 @@ from support import committed, name
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.executor.task_transaction import TaskTransaction
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 

@@ -11,9 +11,9 @@ from support import in_sync, name, partitions_of
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver.transactions import deciding
 from spark_kafka_group.errors import ProducerFencedError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.attempts import Attempts
 from spark_kafka_group.wire.transactions.decision_log import CREATED_AS, DecisionLog

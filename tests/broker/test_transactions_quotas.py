@@ -13,8 +13,8 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from support import name
 
 from spark_kafka_group import BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient

@@ -17,9 +17,9 @@ from test_data_loss import loss
 from triggers import QUICK, Stream, batch, cuts, read
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 GOES_ON = {"failOnDataLoss": "false"}
 STOPS = {"failOnDataLoss": "true"}

@@ -13,11 +13,11 @@ import pytest
 from support import name, numbered, options, produce
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire.task_outage import Outage
 
 pytestmark = pytest.mark.soak

@@ -10,7 +10,7 @@ import random
 import pytest
 from support import commit_for, committed, numbered, produce, topic_with
 
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 GROUP = {
     "kafka.metadata.max.age.ms": 300,

@@ -10,9 +10,9 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, WriteError
 from spark_kafka_group.executor.sending import receivers
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import write
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 @pytest.fixture(autouse=True)

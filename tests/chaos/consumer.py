@@ -23,7 +23,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.structs import OffsetAndMetadata
 
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_kafka_group.spark_version import java
+from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.download import jars
 from spark_kafka_group.testing.processes import session

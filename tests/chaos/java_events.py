@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_kafka_group.offsets import OffsetRange, TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition, positions_to_json
 
 NEWER = "javanewer"
 """How the names of consumers of the newer protocol begin."""

@@ -42,10 +42,10 @@ from typing import Any
 import java_events
 import stored
 
-from spark_kafka_group.commit_metadata import instance_id_of
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.tools.event_logs import Event, merge, parse
 from spark_kafka_group.tools.verify import Report, verify
+from spark_kafka_group.values.commit_metadata import instance_id_of
+from spark_kafka_group.values.offsets import TopicPartition
 
 CLEANLY = "cleanly"
 NEIGHBOURS = ("java", "python", "librdkafka")

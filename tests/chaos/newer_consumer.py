@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as Place
 from consumer import arguments
 
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 NO_GENERATION = -1
 

@@ -10,8 +10,8 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-from spark_kafka_group import consumer_protocol, offsets_topic
-from spark_kafka_group.consumer_group_records import CurrentAssignment, NewerGroupMember
+from spark_kafka_group.offsets_topic import consumer_protocol, decoding
+from spark_kafka_group.offsets_topic.consumer_group_records import CurrentAssignment, NewerGroupMember
 from spark_kafka_group.testing import KafkaCluster, OffsetCommitted, read_group_log
 
 
@@ -34,7 +34,7 @@ def generations(kafka: KafkaCluster, group: str, topic: str) -> list[dict[str, A
     newer: dict[str, NewerGroupMember] = {}
     for time_ms, entry in entries(kafka, group):
         match entry:
-            case offsets_topic.GroupGeneration() if entry.group == group:
+            case decoding.GroupGeneration() if entry.group == group:
                 members = [_member(m, _numbers(m.assignment)) for m in entry.members]
                 found.append(_generation(entry.generation, entry.protocol, time_ms, members))
             case NewerGroupMember() if entry.group == group:
@@ -50,7 +50,7 @@ def _generation(number: int, protocol: str | None, time_ms: int, members: list[d
     return {"generation": number, "protocol": protocol, "time_ms": time_ms, "members": members}
 
 
-def _member(member: offsets_topic.Member | NewerGroupMember, numbers: dict[str, list[int]]) -> dict[str, Any]:
+def _member(member: decoding.Member | NewerGroupMember, numbers: dict[str, list[int]]) -> dict[str, Any]:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -59,21 +59,21 @@ def _member(member: offsets_topic.Member | NewerGroupMember, numbers: dict[str, 
     }
 
 
-def entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, offsets_topic.Entry]]:
+def entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, decoding.Entry]]:
     """All records of the group's partition, in order, and when each was stored."""
     consumer = KafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, exclude_internal_topics=False
     )
     try:
-        count = len(consumer.partitions_for_topic(offsets_topic.OFFSETS_TOPIC) or ())
-        tp = TopicPartition(offsets_topic.OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, count))
+        count = len(consumer.partitions_for_topic(decoding.OFFSETS_TOPIC) or ())
+        tp = TopicPartition(decoding.OFFSETS_TOPIC, decoding.coordinator_partition(group, count))
         end = consumer.end_offsets([tp])[tp]
         consumer.assign([tp])
         consumer.seek_to_beginning(tp)
         while consumer.position(tp) < end:
             for records in consumer.poll(timeout_ms=200, max_records=10_000).values():
                 for record in records:
-                    yield record.timestamp, offsets_topic.decode(record.key, record.value)
+                    yield record.timestamp, decoding.decode(record.key, record.value)
     finally:
         consumer.close(autocommit=False)
 

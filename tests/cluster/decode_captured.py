@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyspark_groupkafka  # noqa: F401 - Spark finds the source by it
 from spark_kafka_group.executor.decode import load
-from spark_kafka_group.schema import EVERY
+from spark_kafka_group.values.schema import EVERY
 
 CAPTURED = Path(__file__).parents[1] / "decode" / "captured"
 TOPIC = "lz4"

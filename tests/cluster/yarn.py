@@ -14,7 +14,7 @@ from daemons import Daemon
 from deployed import SETTINGS
 from installation import Installation
 
-from spark_kafka_group.spark_version import java
+from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing.download import cache_directory, once, retrieve
 from spark_kafka_group.testing.node import free_ports
 from spark_kafka_group.testing.processes import children

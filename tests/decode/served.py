@@ -16,9 +16,9 @@ from kafka.errors import CorruptRecordError
 
 from spark_kafka_group.errors import BrokerError, ReadError
 from spark_kafka_group.executor.read import records
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import FetchedPartition, FetchError
 from spark_kafka_group.wire.task_outage import Outage
 

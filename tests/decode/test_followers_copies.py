@@ -10,8 +10,8 @@ from served import TP, Connection, Served, read_all
 from test_left_out import SMALL, TWINS, indexed, written
 
 from spark_kafka_group.executor import fetcher
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import NearestReplicas
 
 LEADER, FOLLOWER = 1, 2

@@ -26,7 +26,7 @@ from record_bytes import (
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor.decode import Decoder, contract
-from spark_kafka_group.schema import USUAL
+from spark_kafka_group.values.schema import USUAL
 
 BASE = 1_700_000_000_000
 GOOD = [Rec(value=b"good")] * 3

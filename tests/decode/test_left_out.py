@@ -18,8 +18,8 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor import decode, fetcher
 from spark_kafka_group.executor import read as reading
 from spark_kafka_group.executor.corrupt.search import Found, first_found
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import FetchedPartition, FetchError
 from spark_kafka_group.wire.task_outage import Client, Outage
 

@@ -9,7 +9,7 @@ from decoding import Outcome, decode
 from record_bytes import CODECS, GZIP, LOG_APPEND, LZ4, ZSTD, Rec, batch, message, pack, with_right_crcs, wrapper
 
 from spark_kafka_group.executor.decode import Decoder
-from spark_kafka_group.schema import USUAL
+from spark_kafka_group.values.schema import USUAL
 
 T = 1_500_000_000_000
 OLD_CODECS = ["gzip", "snappy", "lz4"]

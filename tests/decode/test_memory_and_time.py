@@ -43,7 +43,7 @@ from spark_kafka_group.executor.corrupt import search
 from spark_kafka_group.executor.decode import Decoder, codecs, load, text
 from spark_kafka_group.executor.decode.contract import HEADER_COST
 from spark_kafka_group.options import Options
-from spark_kafka_group.schema import EVERY, USUAL
+from spark_kafka_group.values.schema import EVERY, USUAL
 
 MIB = 1 << 20
 LEAST = b"\0\0\0\1\1\0"
@@ -385,7 +385,7 @@ sys.path.insert(0, sys.argv[1])
 from decoding import ALL, builder
 from record_bytes import Rec, batch
 from spark_kafka_group.executor.decode import load
-from spark_kafka_group.schema import EVERY, USUAL
+from spark_kafka_group.values.schema import EVERY, USUAL
 
 twin = load(sys.argv[2])
 small = batch([Rec(b"key", b"value")])

@@ -9,7 +9,7 @@ from record_bytes import CODECS, CONTROL, LOG_APPEND, LZ4, Rec, batch
 
 from spark_kafka_group.executor.decode import Decoder
 from spark_kafka_group.executor.decode.contract import HEADER_COST, ROW_COST
-from spark_kafka_group.schema import EVERY, USUAL, arrow_schema
+from spark_kafka_group.values.schema import EVERY, USUAL, arrow_schema
 
 TEN = [Rec(value=b"value %d" % i) for i in range(10)]
 

@@ -12,7 +12,7 @@ from record_bytes import CODECS, CONTROL, GZIP, LOG_APPEND, LZ4, SNAPPY, Rec, ba
 
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import Decoder, load
-from spark_kafka_group.schema import EVERY, USUAL
+from spark_kafka_group.values.schema import EVERY, USUAL
 
 PYTHON, C = load("python"), load("c")
 LIMIT = 100_000

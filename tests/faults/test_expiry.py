@@ -8,9 +8,9 @@ import pytest
 from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
 

@@ -16,8 +16,8 @@ from record_bytes import GZIP, SNAPPY, ZSTD, Rec, batch_of, message, record_v2, 
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import load
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.schema import EVERY
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.schema import EVERY
 
 LIMIT = 1 << 22
 """Most bytes that a record batch may unpack to here; the real limit is 100 MiB."""

@@ -24,15 +24,16 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.util import ensure_valid_topic_name
 from twins import DisagreementError
 
-from spark_kafka_group import commit_metadata, consumer_protocol, error_headers, offsets_topic
 from spark_kafka_group.errors import OffsetFormatError, OptionError
-from spark_kafka_group.offsets import GroupOffset
+from spark_kafka_group.offsets_topic import consumer_protocol, decoding
 from spark_kafka_group.options import DECLARED, OPTION_NAMES, Options
 from spark_kafka_group.options.checks import check_for_batch
-from spark_kafka_group.security.jaas import KNOWN_OPTIONS, login_module
+from spark_kafka_group.options.security.jaas import KNOWN_OPTIONS, login_module
 from spark_kafka_group.tools import event_logs, history, invariants
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.properties import read_properties
+from spark_kafka_group.values import commit_metadata, error_headers
+from spark_kafka_group.values.offsets import GroupOffset
 from spark_kafka_group.wire.fetch import response as fetch_response
 from spark_kafka_group.wire.group import member_metadata, members
 from spark_kafka_group.wire.produce import produce_request, produce_response
@@ -180,11 +181,11 @@ def _offsets_topic(data: bytes) -> None:
     """Key and value behind the length of the key; `decode` raises nothing, the others ValueError."""
     size = data[0] if data else 0
     key, value = data[1 : 1 + size], data[1 + size :]
-    entry = offsets_topic.decode(key, value)
-    offsets_topic.decode(key, None)
+    entry = decoding.decode(key, value)
+    decoding.decode(key, None)
     subscription_of = may_raise(consumer_protocol.subscription_of, ValueError)
     assignment_of = may_raise(consumer_protocol.assignment_of, ValueError)
-    for member in entry.members if isinstance(entry, offsets_topic.GroupGeneration) else ():
+    for member in entry.members if isinstance(entry, decoding.GroupGeneration) else ():
         subscription_of(member.subscription)
         assignment_of(member.assignment)
     subscription_of(value)

@@ -15,8 +15,8 @@ from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import Decoder, load
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.schema import EVERY, USUAL
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.schema import EVERY, USUAL
 
 TP = TopicPartition("orders", 3)
 LARGEST = 1 << 15

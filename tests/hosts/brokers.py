@@ -10,7 +10,7 @@ from pathlib import Path
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from network import Network
 
-from spark_kafka_group.spark_version import java
+from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing import KafkaCluster, first_start, wait_until
 from spark_kafka_group.testing.download import VERSION, jars, logging_jars
 from spark_kafka_group.testing.node import LOG4J

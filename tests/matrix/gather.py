@@ -20,12 +20,12 @@ from matrix.running import Query
 from matrix.scene import Range, Scene
 from matrix.sink import row_of, rows_in
 from matrix.written import whole_lines
-from spark_kafka_group import consumer_protocol, offsets_topic
-from spark_kafka_group.error_headers import ATTEMPTS
-from spark_kafka_group.json_text import parsed
 from spark_kafka_group.metrics.group_metrics import OBSERVED
+from spark_kafka_group.offsets_topic import consumer_protocol, decoding
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.text.json_text import parsed
 from spark_kafka_group.tools.event_logs import Event, merge, read_run
+from spark_kafka_group.values.error_headers import ATTEMPTS
 
 READ_WITHIN_S = 180.0
 
@@ -186,12 +186,12 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
     found = []
     for time_ms, entry in stored.entries(kafka, group):
         match entry:
-            case offsets_topic.OffsetCommitted() if entry.group == group:
+            case decoding.OffsetCommitted() if entry.group == group:
                 note = parsed(entry.metadata) if entry.metadata.startswith("{") else None
                 found.append(Stored(entry.commit_timestamp_ms, tp=tuple(entry.tp), offset=entry.offset, note=note))
-            case offsets_topic.OffsetRemoved() if entry.group == group:
+            case decoding.OffsetRemoved() if entry.group == group:
                 found.append(Stored(time_ms, tp=tuple(entry.tp)))
-            case offsets_topic.GroupGeneration() if entry.group == group:
+            case decoding.GroupGeneration() if entry.group == group:
                 members = {
                     member.member_id: tuple(map(tuple, consumer_protocol.assignment_of(member.assignment)))
                     for member in entry.members

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_group import ProducerRecord, Record
-from spark_kafka_group.retry_topics import delay_of
+from spark_kafka_group.values.retry_topics import delay_of
 
 DELAYS_MS = (2_000, 5_000)
 DEAD_LETTERS = "{topic}-dlt"

@@ -8,8 +8,8 @@ from matrix.checkpoint import Batch
 from matrix.invariants import OF_A_MEMBER, OF_ANY_SOURCE, batches_follow, judged
 from matrix.load import Acknowledged
 from matrix.observed import Call, Dead, Ending, Fault, Observed, Plan, Row, Shown, Stored
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.event_logs import Event, Move
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
 

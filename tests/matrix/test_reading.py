@@ -25,8 +25,8 @@ from matrix.scene import leaks
 from matrix.sink import rows_in
 from spark_kafka_group import Record
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.security import Secret
-from spark_kafka_group.security.credentials import ClientCredentials
+from spark_kafka_group.options.security import Secret
+from spark_kafka_group.options.security.credentials import ClientCredentials
 from spark_kafka_group.wire.client.tokens import tokens_of
 
 A, B = ("t", 0), ("t", 1)

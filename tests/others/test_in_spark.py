@@ -5,7 +5,7 @@ from batches import log_of
 from support import name
 from triggers import send
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 pytestmark = pytest.mark.soak
 WITHIN_S = 120

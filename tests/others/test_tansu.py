@@ -11,7 +11,7 @@ from triggers import batch_values, send
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.transactions.kept_clients import close_all
 

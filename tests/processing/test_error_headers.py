@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.error_headers import (
+from spark_kafka_group.values.error_headers import (
     DIALECTS,
     MOST_TEXT,
     Failure,
@@ -19,7 +19,7 @@ from spark_kafka_group.error_headers import (
     origin_of,
     without,
 )
-from spark_kafka_group.retry_topics import (
+from spark_kafka_group.values.retry_topics import (
     dead_letter_topic,
     delay_of,
     is_internal,

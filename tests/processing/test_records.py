@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from spark_kafka_group.processing.latency import Latencies, middle_us
 from spark_kafka_group.processing.record import Record, records_of
-from spark_kafka_group.schema import EVERY, USUAL, arrow_schema
+from spark_kafka_group.values.schema import EVERY, USUAL, arrow_schema
 
 ROWS = [
     (None, b"v", "t", 1, 5, 1_700_000_000_123_000, 0, None),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_kafka_group.error_headers import SOURCE, Origin
 from spark_kafka_group.processing.replay import FILTERED, FOREIGN, INTERNAL, NOWHERE, RAW, UNKNOWN, WANTED, Wanted
+from spark_kafka_group.values.error_headers import SOURCE, Origin
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from spark_kafka_group.executor.read import read
 from spark_kafka_group.executor.sending.receivers import close_all
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import write
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import sink_topic
 from spark_kafka_group.wire.admin import GroupAdmin
 

@@ -9,11 +9,11 @@ from secured import add_user, options, scram
 from support import name
 
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import DECISION_TOPIC, Transacting, TransactionOptions
-from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 

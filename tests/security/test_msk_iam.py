@@ -18,7 +18,7 @@ from scripted import CODES, ScriptedBroker
 from spark_kafka_group.errors import AuthenticationError, BrokerError, OptionError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
-from spark_kafka_group.security.credentials import AwsCredentials
+from spark_kafka_group.options.security.credentials import AwsCredentials
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import msk_iam
 from spark_kafka_group.wire.client.msk_iam import Keys

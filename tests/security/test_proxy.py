@@ -11,9 +11,9 @@ from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import GroupClient
 
 

@@ -11,10 +11,10 @@ from support import name
 from spark_kafka_group.errors import GroupKafkaError, WriteError
 from spark_kafka_group.executor.sender import Sender
 from spark_kafka_group.executor.sending import receivers
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 @pytest.fixture(autouse=True)

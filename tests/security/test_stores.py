@@ -12,8 +12,8 @@ from certificates import KEY_PASSWORD, STORE_PASSWORD, run
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.security import jks
-from spark_kafka_group.security.ciphers import TLS13, openssl_name
+from spark_kafka_group.options.security import jks
+from spark_kafka_group.options.security.ciphers import TLS13, openssl_name
 
 TLS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.security.protocol": "SSL"}
 
@@ -136,7 +136,7 @@ CONFIGURATIONS = [
 
 
 def test_jaas_is_read_as_kafka_reads_it(tmp_path):
-    from spark_kafka_group.security.jaas import login_module
+    from spark_kafka_group.options.security.jaas import login_module
     from spark_kafka_group.testing import download
 
     def ours(text):

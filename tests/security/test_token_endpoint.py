@@ -12,8 +12,8 @@ from proxies import Proxy
 from support import serving
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.security import Secret
-from spark_kafka_group.security.credentials import ClientCredentials, TokenFile
+from spark_kafka_group.options.security import Secret
+from spark_kafka_group.options.security.credentials import ClientCredentials, TokenFile
 from spark_kafka_group.wire.client import tokens
 from spark_kafka_group.wire.client.tokens import tokens_of
 
@@ -263,7 +263,7 @@ class Talkative:
 
 
 def test_what_a_class_of_a_users_own_raises_is_not_shown():
-    from spark_kafka_group.security.credentials import OwnTokens
+    from spark_kafka_group.options.security.credentials import OwnTokens
 
     made = tokens_of(OwnTokens("test_token_endpoint:Talkative"))
     with pytest.raises(AuthenticationError, match=r"Talkative.extensions\(\) raised ValueError$"):

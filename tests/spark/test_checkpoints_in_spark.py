@@ -14,9 +14,9 @@ from pyspark.errors.exceptions.captured import IllegalArgumentException, Streami
 from support import WORKERS_PYTHON, committed, name, numbered, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
-from spark_kafka_group.files import local_folder
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.tools import checkpoint
+from spark_kafka_group.values.files import local_folder
+from spark_kafka_group.values.offsets import TopicPartition
 
 sys.path.insert(0, str(Path(__file__).parent / "kafka_source"))
 from connector import connector_jars, delta_jars

@@ -17,11 +17,11 @@ from spark_kafka_group import BrokerError, CorruptRecordError, OptionError
 from spark_kafka_group.executor import fetcher
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaDataSource
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 COUNT, SIZE = 12, 3
 """Record batches of a log, and records of each."""

@@ -8,8 +8,8 @@ from pyspark.sql.functions import col, from_json
 from support import Record, commit_for, numbered, options, topic_with
 
 from spark_kafka_group import explore
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.values.commit_metadata import commit_note
 
 ROOT = Path(__file__).parents[2]
 JSON = [b'{"id": 1, "who": {"name": "a"}}', b'{"id": 2, "tags": ["x"]}', b"no JSON", b"[1]", b'"text"', b"\xff", None]

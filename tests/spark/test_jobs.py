@@ -13,8 +13,8 @@ from pyarrow import parquet
 from support import WORKERS_PYTHON, Record, committed, end_offset, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch
-from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.values.error_headers import Failure, Origin, Reader, handed_on
 
 ROOT = Path(__file__).parents[2]
 SOCKETS = "spark.python.unix.domain.socket.enabled"

@@ -12,12 +12,12 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import commit_for, committed, committed_epochs, members, name, numbered, options, topic_with
 
 from spark_kafka_group import GroupKafkaListener
-from spark_kafka_group.commit_metadata import adopting_note, commit_note
 from spark_kafka_group.errors import CommitError
 from spark_kafka_group.listener.commits import Succeeded
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
+from spark_kafka_group.values.commit_metadata import adopting_note, commit_note
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 

@@ -13,8 +13,8 @@ from support import committed, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.errors import ListeningError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 
 FAR_APART = {"processingTime": "1 hour"}
 OFTEN = {"processingTime": "200 milliseconds"}

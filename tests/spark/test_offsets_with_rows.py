@@ -38,7 +38,7 @@ def together(spark):
 
         def published(self):
             from spark_kafka_group.driver.process import shared_directory
-            from spark_kafka_group.source_offsets import published
+            from spark_kafka_group.values.source_offsets import published
 
             return published(shared_directory(), self.settings["id"])
 

@@ -3,8 +3,8 @@
 from support import Record, name, produce
 
 from spark_kafka_group.driver.backlog.retry_delays import now_ms
-from spark_kafka_group.retry_topics import retry_topic
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.retry_topics import retry_topic
 
 DELAY = 600_000
 

@@ -12,10 +12,10 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 MAKES_TOPICS = {"auto.create.topics.enable": "true"}

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_group.assignors import BUILT_IN, GroupMember
 from spark_kafka_group.assignors.claims import holders
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 def member(name, *topics, static=None, owned="", generation=7):

@@ -7,7 +7,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from spark_kafka_group.assignors import BUILT_IN, GroupMember
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.member_metadata import Claim, decode, encode
 from spark_kafka_group.wire.group.membership import Assignor, LeaderView
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.values.offsets import TopicPartition
 
 MINUTE = 60.0
 

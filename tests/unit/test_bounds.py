@@ -3,10 +3,10 @@
 import pytest
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import AtTime, Bound
 from spark_kafka_group.options.checks import check_for_batch
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
 
 A, B, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 ALL = {A, B, OTHER}

@@ -10,7 +10,7 @@ from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.log_samples import sample_of
 from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
 from spark_kafka_group.driver.planner import BYTES_PER_TASK, pack
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 
 def sized(partition, size, *samples, otherwise=100.0):

@@ -6,11 +6,11 @@ import os
 import pytest
 
 from spark_kafka_group.driver.transactions.checkpoint_log import is_without, logged_batch, newest_has
-from spark_kafka_group.exactly_once import BatchId
-from spark_kafka_group.files import local_folder
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.tools import checkpoint
 from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.values.exactly_once import BatchId
+from spark_kafka_group.values.files import local_folder
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 IN_G = GroupOffset({A: 5, B: 7}, "reader-g", 3, batch=2, group_id="g")

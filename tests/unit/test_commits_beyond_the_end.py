@@ -6,8 +6,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.live.row_counts import lag_of
-from spark_kafka_group.offsets import GROUP_KEY, TopicPartition
 from spark_kafka_group.tools.describe import PartitionRow
+from spark_kafka_group.values.offsets import GROUP_KEY, TopicPartition
 
 
 def row(partition, committed, end):

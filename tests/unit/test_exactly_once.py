@@ -16,7 +16,10 @@ from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
 from spark_kafka_group.driver.transactions.planning import digest
 from spark_kafka_group.driver.transactions.resolution import Kind, resolved, why_not_decided
 from spark_kafka_group.errors import OptionError, TransactionError
-from spark_kafka_group.exactly_once import (
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.values.exactly_once import (
     BatchId,
     Decision,
     Producer,
@@ -24,14 +27,11 @@ from spark_kafka_group.exactly_once import (
     State,
     TaskTransactionWritten,
 )
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
-from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.planned_transactions import PlannedTransactions
-from spark_kafka_group.shared_files import make_folder, put, remove
-from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
-from spark_kafka_group.transactional_ids import TaskId, pattern
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.planned_transactions import PlannedTransactions
+from spark_kafka_group.values.shared_files import make_folder, put, remove
+from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of
+from spark_kafka_group.values.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 

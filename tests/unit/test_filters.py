@@ -26,8 +26,8 @@ from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.filters import describe, narrow, understood
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)

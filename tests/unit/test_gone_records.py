@@ -6,7 +6,7 @@ from spark_kafka_group.errors import OffsetOutOfRangeError
 from spark_kafka_group.executor.elections import Elected
 from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
 from spark_kafka_group.executor.stall import Stall
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 TP = TopicPartition("orders", 3)
 LIMIT_S = 60.0

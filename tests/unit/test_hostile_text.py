@@ -8,24 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_group import consumer_group_records as newer
-from spark_kafka_group import offsets_topic, user_classes
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.commit_metadata import writer_of
 from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
 from spark_kafka_group.explore.decoded import json_objects
-from spark_kafka_group.files import READERS_FOLDER
-from spark_kafka_group.json_text import parsed
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.offsets_topic import consumer_group_records as newer
+from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.options import DECLARED, LONGEST_TEXT, Options, parsing
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.text.printable import printable
 from spark_kafka_group.tools import describe, event_logs
 from spark_kafka_group.tools.group_records import Written, as_json, as_line
+from spark_kafka_group.values import user_classes
+from spark_kafka_group.values.commit_metadata import writer_of
+from spark_kafka_group.values.files import READERS_FOLDER
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire.admin import LogRecord, Node
 
 DEEP = "[" * 100_000
@@ -384,11 +385,11 @@ def test_verify_shows_names_in_events_escaped_and_its_json_has_them_as_they_are(
 
 
 def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are():
-    member = offsets_topic.Member(EVIL, EVIL, EVIL, EVIL, 1, 1, b"", b"")
+    member = decoding.Member(EVIL, EVIL, EVIL, EVIL, 1, 1, b"", b"")
     entries = [
-        offsets_topic.GroupGeneration(EVIL, EVIL, 1, EVIL, EVIL, None, (member,)),
-        offsets_topic.OffsetRemoved(EVIL, TopicPartition(EVIL, 0)),
-        offsets_topic.Undecodable(EVIL, EVIL),
+        decoding.GroupGeneration(EVIL, EVIL, 1, EVIL, EVIL, None, (member,)),
+        decoding.OffsetRemoved(EVIL, TopicPartition(EVIL, 0)),
+        decoding.Undecodable(EVIL, EVIL),
         newer.NewerGroupMember(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, (EVIL,), EVIL, 1, EVIL, 1, (EVIL,)),
         newer.GroupTopics(EVIL, ((EVIL, 1),)),
         newer.TargetAssignment(EVIL, EVIL, ((EVIL, (0,)),)),

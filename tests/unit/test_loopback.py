@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.executor import loopback
+from spark_kafka_group.spark import loopback
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux only")
 SETTINGS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}

@@ -11,8 +11,8 @@ from spark_kafka_group.driver.steps.progress import MEANINGS, Progress
 from spark_kafka_group.metrics.group_metrics import EndedBatches, ListenersCommits, handled, metrics_of
 from spark_kafka_group.metrics.metric_table import METRICS, PARTITION_METRICS
 from spark_kafka_group.metrics.prometheus import prometheus_name
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.timing import Timing
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.timing import Timing
 from spark_kafka_group.wire import Generation
 from spark_kafka_group.wire.reactions import Request
 

@@ -11,7 +11,7 @@ from test_docs import problem
 from spark_kafka_group.metrics.group_metrics import GroupMetrics
 from spark_kafka_group.metrics.metric_table import METRICS, PARTITION_METRICS
 from spark_kafka_group.metrics.prometheus import Exporter
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 ROOT = Path(__file__).parents[2]
 OF_PROMETHEUS = {"alertname", "job", "instance"}

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from spark_kafka_group.driver import planner
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 SETTINGS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t1,t2,t3"}
 

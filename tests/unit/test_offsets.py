@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_group.errors import OffsetFormatError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition, positions_from_json
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition, positions_from_json
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

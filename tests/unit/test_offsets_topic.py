@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.consumer_group_records import (
+from spark_kafka_group.offsets_topic.consumer_group_records import (
     CurrentAssignment,
     GroupEpoch,
     GroupTopics,
@@ -16,9 +16,8 @@ from spark_kafka_group.consumer_group_records import (
     TargetAssignment,
     TargetEpoch,
 )
-from spark_kafka_group.consumer_protocol import Subscription, assignment_of, subscription_of
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import (
+from spark_kafka_group.offsets_topic.consumer_protocol import Subscription, assignment_of, subscription_of
+from spark_kafka_group.offsets_topic.decoding import (
     GroupGeneration,
     GroupRemoved,
     OffsetCommitted,
@@ -29,6 +28,7 @@ from spark_kafka_group.offsets_topic import (
     decode,
 )
 from spark_kafka_group.testing import group_log
+from spark_kafka_group.values.offsets import TopicPartition
 
 # By the generated classes of Kafka 4.3.1 (MessageUtil.toVersionPrefixedByteBuffer), version by version; those of 4.4.0
 # have the same schemas. Those of version 4 have tagged fields: a topic id, and tags that no version knows, one of them

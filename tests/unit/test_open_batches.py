@@ -10,8 +10,8 @@ from spark_kafka_group.errors import BrokerError, WriteError
 from spark_kafka_group.executor import decode, encode
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import OpenBatches
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.values.offsets import TopicPartition
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import DECLARED, Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.unsupported import UNSUPPORTED
+from spark_kafka_group.values.offsets import TopicPartition
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 

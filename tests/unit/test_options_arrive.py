@@ -67,4 +67,7 @@ def test_every_option_is_used_beyond_its_declaration():
         for name, (_, field) in DECLARED.items()
         if field.name not in taken | within and not field.metadata["passed_on"]
     ]
-    assert unused == ["kafka.ssl.truststore.type", "kafka.ssl.keystore.type"]  # by getattr, in security/contradictions
+    assert unused == [
+        "kafka.ssl.truststore.type",
+        "kafka.ssl.keystore.type",
+    ]  # by getattr, in options/security/contradictions

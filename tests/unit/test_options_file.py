@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from spark_kafka_group import files, submit
+from spark_kafka_group import submit
+from spark_kafka_group.values import files
 
 HUSH = "hush-7f3a"
 ARGUMENTS = ["--bootstrap-servers", "a:1", "--group", "billing", "--topics", "orders"]

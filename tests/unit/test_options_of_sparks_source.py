@@ -3,8 +3,8 @@
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource, OptionError
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 TOPIC = SERVERS | {"subscribe": "t"}

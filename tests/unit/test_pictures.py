@@ -16,7 +16,6 @@ import pytest
 from spark_kafka_group import pictures
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.pictures import canvas, partition_skew
 from spark_kafka_group.pictures.absences import absences
 from spark_kafka_group.pictures.canvas import MOST_NAMED
@@ -25,6 +24,7 @@ from spark_kafka_group.pictures.owned_spans import owned_spans
 from spark_kafka_group.pictures.themes import THEMES
 from spark_kafka_group.tools.event_logs import Event, parse, read_run
 from spark_kafka_group.tools.verify import verify
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 RUN = sorted((Path(__file__).parent / "logged_run").glob("*.jsonl"))
 PROGRESS = json.loads((Path(__file__).parent / "logged_run" / "progress.json").read_text())

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_group.driver.planner import divide, pack, share
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 
 def backlog(*sizes):

@@ -7,8 +7,8 @@ import pytest
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.executor.fetcher import Fetcher
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import FetchedPartition
 from spark_kafka_group.wire.task_outage import Outage
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import spark_kafka_group
-from spark_kafka_group.commit_metadata import LeftBy, Since, Writer, writer_of
 from spark_kafka_group.errors import OffsetFormatError
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.commit_metadata import LeftBy, Since, Writer, writer_of
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
-from spark_kafka_group.offsets import OffsetAndTimestamp, OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 DELAY = 1_000
 MAIN, RETRY = TopicPartition("orders", 0), TopicPartition(f"orders-retry-{DELAY}", 0)

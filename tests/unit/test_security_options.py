@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.security import Secret
-from spark_kafka_group.security.credentials import ClientCredentials, UnsecuredToken, credentials
-from spark_kafka_group.security.jaas import login_module
+from spark_kafka_group.options.security import Secret
+from spark_kafka_group.options.security.credentials import ClientCredentials, UnsecuredToken, credentials
+from spark_kafka_group.options.security.jaas import login_module
 from spark_kafka_group.wire.client.security_configs import security_configs
 
 HUSH = "hush-7f3a"

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 import spark_kafka_group
 from spark_kafka_group import GroupKafkaDataSource, OffsetOutOfRangeError, OptionError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 
 SETTINGS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.group.id": "s3cret"}
 

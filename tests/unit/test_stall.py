@@ -4,8 +4,8 @@ import pytest
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor.stall import Stall
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.task_outage import Outage
 
 STALLED, FLAPPING = TopicPartition("orders", 0), TopicPartition("orders", 1)

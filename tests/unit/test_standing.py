@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_group.driver.positions.standing import Standing
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 A, B, C = (TopicPartition("orders", n) for n in range(3))
 OTHER = TopicPartition("payments", 0)

@@ -4,15 +4,6 @@ import json
 
 import pytest
 
-from spark_kafka_group.commit_metadata import (
-    adopting_note,
-    commit_note,
-    correcting_note,
-    is_of_batch,
-    is_own,
-    left_out_of,
-    writer_of,
-)
 from spark_kafka_group.driver.positions.rules import (
     Checkpoint,
     Start,
@@ -27,8 +18,17 @@ from spark_kafka_group.driver.positions.rules import (
 )
 from spark_kafka_group.driver.positions.rules import adopted as to_adopt
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.values.commit_metadata import (
+    adopting_note,
+    commit_note,
+    correcting_note,
+    is_of_batch,
+    is_own,
+    left_out_of,
+    writer_of,
+)
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

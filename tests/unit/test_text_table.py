@@ -6,16 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spark_kafka_group import text_table
-from spark_kafka_group.commit_metadata import Writer
 from spark_kafka_group.explore.decoded import decoded
 from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.explore.looking import Message, Messages
 from spark_kafka_group.explore.record_rate import Interval, Rate
 from spark_kafka_group.explore.shown_table import Laid, as_html
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.text import text_table
 from spark_kafka_group.tools import describe, formatting
 from spark_kafka_group.tools.describe import GroupReport, MemberRow, PartitionRow
+from spark_kafka_group.values.commit_metadata import Writer
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import Node
 
 READER = "0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f"

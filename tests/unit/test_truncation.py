@@ -2,10 +2,10 @@
 
 import pytest
 
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs, Look, judged
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import Committed
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

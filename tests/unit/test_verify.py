@@ -13,7 +13,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools import event_logs
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.event_logs import Event, Move, merge, parse, read_run
@@ -26,6 +25,7 @@ from spark_kafka_group.tools.invariants import (
     PLANNED_BY_OWNER,
 )
 from spark_kafka_group.tools.verify import verify
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 T0, T1, T2 = (TopicPartition("orders", number) for number in range(3))
 

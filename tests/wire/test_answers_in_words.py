@@ -9,9 +9,9 @@ from support import serving
 from test_outages import BRIEF
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.tools import generations
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.reactions import Request

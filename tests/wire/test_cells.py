@@ -13,8 +13,8 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import ADVICE, OF_A_MEMBER, REACTIONS, Reaction, Request
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)

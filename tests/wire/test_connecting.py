@@ -6,8 +6,8 @@ import pytest
 from support import serving
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.fetch.brokers import Brokers
 

@@ -4,10 +4,10 @@ import pytest
 from scripted import FOREVER
 from test_cells import BILLS, COMMIT, HEARTBEAT, JOIN, OFFSET_FETCH, ORDERS, SYNC, cells, joins
 
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.errors import CommitError, FencedError, MembershipError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Reaction, Request
 
 ALL = {ORDERS, TopicPartition("orders", 1), BILLS}

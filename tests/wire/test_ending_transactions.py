@@ -3,8 +3,8 @@
 import pytest
 
 from spark_kafka_group import BrokerTimeoutError
-from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.exactly_once import Producer
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 

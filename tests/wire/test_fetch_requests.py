@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from support import options
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.fetch.request import FetchRequests
 from spark_kafka_group.wire.fetch.response import VERSIONS, fetched, names_by_id
 

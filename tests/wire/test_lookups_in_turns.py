@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.topic_admin import in_turns
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import NearestReplicas
 from spark_kafka_group.wire.fetch.nearest_replicas import LEADER_ONLY_S
 

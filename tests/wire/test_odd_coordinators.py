@@ -8,7 +8,7 @@ from kafka.protocol.metadata import FindCoordinatorResponse
 from scripted import ScriptedBroker
 
 from spark_kafka_group import BrokerError
-from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import Producer
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 EXPECTED = Producer(5, 7)

@@ -11,8 +11,8 @@ from test_driver_reactions import ALL, LIMIT, committed, ends
 
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.errors import BrokerTimeoutError, CommitError
-from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import GroupOffset
 from spark_kafka_group.wire.client import request_timeouts
 
 BRIEF = {

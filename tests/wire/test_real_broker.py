@@ -28,9 +28,9 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import coordinator_responses
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 

@@ -7,8 +7,8 @@ import pytest
 from kafka.coordinator.base import Generation as KafkaGeneration
 
 from spark_kafka_group.errors import MembershipLostError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.renumbered import TRIES
 from spark_kafka_group.wire.reactions import Request
 

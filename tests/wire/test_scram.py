@@ -9,9 +9,9 @@ from scripted import CODES, ScriptedBroker
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import scram, security_configs

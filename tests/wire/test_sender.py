@@ -11,9 +11,9 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, RecordTooL
 from spark_kafka_group.executor.sender import Written
 from spark_kafka_group.executor.sending import receivers, routes
 from spark_kafka_group.executor.sending.stamping import Transaction
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.values.offsets import TopicPartition
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 BRIEF = {

@@ -9,8 +9,8 @@ import time
 import pytest
 from test_outages import BRIEF
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.client.signals import put_off
 

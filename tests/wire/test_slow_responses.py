@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import FetchConnection
 from spark_kafka_group.wire.fetch import fetch_connection
 

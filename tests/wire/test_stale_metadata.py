@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 
 ORDERS = [TopicPartition("orders", 0)]

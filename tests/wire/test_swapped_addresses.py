@@ -3,8 +3,8 @@
 import contextlib
 import time
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers, LogClient
 
 ORDERS = [TopicPartition("orders", 0)]

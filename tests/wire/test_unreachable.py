@@ -24,11 +24,11 @@ from test_outages import BRIEF
 from spark_kafka_group import group_batch
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.admin_connection import as_given
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import event_loop, manager, wrong_addresses

@@ -11,10 +11,10 @@ from spark_kafka_group.errors import UnsupportedVersionError
 from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.executor.write import write
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 OLD, NEW = (0, 3), (13, 20)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 
 from spark_kafka_group.driver.positions.lookup import looked_up
 from spark_kafka_group.driver.positions.rules import spoken_of
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import AtTime
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.offsets import LATEST, TopicPartition
+from spark_kafka_group.values.offsets import LATEST, TopicPartition
 from spark_kafka_group.wire import LogClient
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from struct import Struct
 
 from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 
 log = logging.getLogger(__name__)

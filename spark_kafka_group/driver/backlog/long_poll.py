@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers, FetchConnection, readable
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from spark_kafka_group.files import read_file
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import parsing
+from spark_kafka_group.values.files import read_file
+from spark_kafka_group.values.offsets import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import OffsetAndTimestamp, OffsetRange, TopicPartition
-from spark_kafka_group.retry_topics import delay_of
+from spark_kafka_group.values.offsets import OffsetAndTimestamp, OffsetRange, TopicPartition
+from spark_kafka_group.values.retry_topics import delay_of
 
 LookUp = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, OffsetAndTimestamp | None]]
 """From timestamps to the first records that are as new, None where there is none; partitions may be missing."""

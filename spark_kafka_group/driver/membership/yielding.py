@@ -19,7 +19,6 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from spark_kafka_group.commit_metadata import left_out_of
 from spark_kafka_group.driver.committer import Committer
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.errors import (
@@ -29,7 +28,8 @@ from spark_kafka_group.errors import (
     CommitTimeoutError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.commit_metadata import left_out_of
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options.bounds import AtTime, Position
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import LogClient
 
 T = TypeVar("T")

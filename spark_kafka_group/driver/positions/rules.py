@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_group.commit_metadata import generation_of, is_known, is_own, is_written_over, writer_of
 from spark_kafka_group.errors import NEW_CHECKPOINT, NoOffsetForPartitionError, OffsetConflictError
-from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.options.bounds import WORDS, Bound, Position
-from spark_kafka_group.printable import printable
-from spark_kafka_group.retry_topics import delay_of
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.values.commit_metadata import generation_of, is_known, is_own, is_written_over, writer_of
+from spark_kafka_group.values.offsets import EARLIEST, GroupOffset, TopicPartition
+from spark_kafka_group.values.retry_topics import delay_of
 from spark_kafka_group.wire import Committed
 
 BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 
 @dataclass

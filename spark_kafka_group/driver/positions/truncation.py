@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_group.commit_metadata import writer_of
 from spark_kafka_group.driver.positions.lookup import looked_up_until
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.values.commit_metadata import writer_of
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, EpochAsked, LogClient
 
 

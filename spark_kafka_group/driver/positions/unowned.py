@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.commit_metadata import is_own, left_out_of
-from spark_kafka_group.offsets import GroupOffset, Positions, TopicPartition
+from spark_kafka_group.values.commit_metadata import is_own, left_out_of
+from spark_kafka_group.values.offsets import GroupOffset, Positions, TopicPartition
 from spark_kafka_group.wire import Committed
 
 

@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.retry_topics import main_topic
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.retry_topics import main_topic
 
 log = logging.getLogger(__name__)
 

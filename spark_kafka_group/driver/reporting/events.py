@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.offsets import OffsetRange, TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition, positions_to_json
 
 
 class EventLog:

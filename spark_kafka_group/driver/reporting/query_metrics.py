@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_group.timing import Timing
+from spark_kafka_group.values.timing import Timing
 from spark_kafka_group.wire.reactions import Request
 
 

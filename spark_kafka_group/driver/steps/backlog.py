@@ -18,7 +18,7 @@ from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.reporting.backlog_ages import BacklogAges
 from spark_kafka_group.driver.steps import lost_records
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 ENDS_HOLD_S = 1.0
 """How long ends of logs are good enough, if they leave a batch all offsets that it may have."""

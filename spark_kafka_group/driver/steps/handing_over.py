@@ -13,7 +13,7 @@ from spark_kafka_group.errors import (
     CommitTimeoutError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spark_kafka_group.driver.positions import truncation
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 def go_back(

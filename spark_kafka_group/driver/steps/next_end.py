@@ -9,7 +9,7 @@ from spark_kafka_group.driver.positions import unowned
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps import topic_changes
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 
 def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[OffsetRange]) -> GroupOffset:

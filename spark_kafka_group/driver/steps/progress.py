@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps.backlog import Backlog
-from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import GROUP_KEY, TopicPartition, positions_to_json
 from spark_kafka_group.wire import Generation
 
 MEANINGS = {

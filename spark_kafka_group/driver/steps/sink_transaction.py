@@ -28,15 +28,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
-from spark_kafka_group.exactly_once import SourceBatch
-from spark_kafka_group.json_text import listed
-from spark_kafka_group.shared_files import file_name, is_same, make_folder, put, remove
-from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
+from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.exactly_once import SourceBatch
+from spark_kafka_group.values.shared_files import file_name, is_same, make_folder, put, remove
+from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
 
 log = logging.getLogger(__name__)
 

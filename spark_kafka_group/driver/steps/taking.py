@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.commit_metadata import instance_id_of
 from spark_kafka_group.driver.membership.other_members import others_in_group
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
@@ -15,8 +14,9 @@ from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps import topic_changes
 from spark_kafka_group.driver.steps.backlog import Backlog
 from spark_kafka_group.errors import NEW_CHECKPOINT, AuthorizationError, FencedError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.values.commit_metadata import instance_id_of
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Committed
 
 log = logging.getLogger(__name__)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from spark_kafka_group.commit_metadata import is_own
 from spark_kafka_group.driver.positions import rules
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.values.commit_metadata import is_own
+from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, LogClient
 
 log = logging.getLogger(__name__)

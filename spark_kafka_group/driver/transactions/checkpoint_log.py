@@ -10,10 +10,10 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from spark_kafka_group.exactly_once import BatchId
-from spark_kafka_group.files import local_folder
-from spark_kafka_group.json_text import parsed
-from spark_kafka_group.offsets import GROUP_KEY
+from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.values.exactly_once import BatchId
+from spark_kafka_group.values.files import local_folder
+from spark_kafka_group.values.offsets import GROUP_KEY
 
 
 def logged_batch(checkpoint: str | None, batch: BatchId) -> str:

@@ -23,17 +23,10 @@ from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
-from spark_kafka_group.exactly_once import (
-    UNKNOWN,
-    BatchId,
-    Decision,
-    Producer,
-    State,
-    TaskTransactionWritten,
-)
 from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
-from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.values.exactly_once import UNKNOWN, BatchId, Decision, Producer, State, TaskTransactionWritten
+from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
+from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import NONE_BEGINS_MS, TransactionClient, longest_mark

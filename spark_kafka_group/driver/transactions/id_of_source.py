@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from spark_kafka_group.driver.transactions.checkpoint_log import newest_has
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.source_offsets import running_with_another_id
+from spark_kafka_group.values.source_offsets import running_with_another_id
 
 GOES_WITHIN_S = 3.0
 """How long a source of the query's last run, which had another id, may take to end."""

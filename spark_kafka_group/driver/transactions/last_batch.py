@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.exactly_once import Decision, Producer
-from spark_kafka_group.files import PLANS_PREFIX
 from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.shared_files import file_name
+from spark_kafka_group.values.exactly_once import Decision, Producer
+from spark_kafka_group.values.files import PLANS_PREFIX
+from spark_kafka_group.values.shared_files import file_name
 
 log = logging.getLogger(__name__)
 

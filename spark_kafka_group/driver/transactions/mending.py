@@ -16,7 +16,7 @@ from spark_kafka_group.driver.transactions.finishing import (
     revoke,
 )
 from spark_kafka_group.driver.transactions.resolution import Kind
-from spark_kafka_group.exactly_once import Decision, Producer, State, TaskTransactionWritten, named
+from spark_kafka_group.values.exactly_once import Decision, Producer, State, TaskTransactionWritten, named
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_ends import End

@@ -24,11 +24,11 @@ from spark_kafka_group.driver.transactions.finishing import (
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.errors import TransactionError, TransactionLostError
-from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, Producer, State
-from spark_kafka_group.json_text import listed
 from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.planned_transactions import PlannedTransactions
-from spark_kafka_group.source_offsets import SourceOffsets, published
+from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.values.exactly_once import OF_A_BATCH_WRITE, Decision, Producer, State
+from spark_kafka_group.values.planned_transactions import PlannedTransactions
+from spark_kafka_group.values.source_offsets import SourceOffsets, published
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient

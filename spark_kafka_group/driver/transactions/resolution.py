@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from spark_kafka_group.exactly_once import BatchId, Decision, TaskTransactionWritten, named
+from spark_kafka_group.values.exactly_once import BatchId, Decision, TaskTransactionWritten, named
 from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from spark_kafka_group.errors import CorruptRecordError
 from spark_kafka_group.executor.batch_headers import HEADER_BYTES, Frame
 from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 MOST_OF_AN_UNKNOWN_END = 1 << 19
 """Bytes that are kept of a record batch whose end is not known."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pyspark import TaskContext
 
-from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.executor.corrupt.left_out import LeftOut
 from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.retry_topics import dead_letter_topic, main_topic
+from spark_kafka_group.values.error_headers import SOURCE, Failure, Origin, Reader, handed_on
+from spark_kafka_group.values.retry_topics import dead_letter_topic, main_topic
 
 NEXT_OFFSET = "groupkafka.next.offset"
 """Header of our own: the offset, as text, at which reading went on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_kafka_group.errors import CorruptRecordError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 @dataclass(frozen=True)

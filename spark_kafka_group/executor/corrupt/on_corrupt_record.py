@@ -25,9 +25,9 @@ from spark_kafka_group.executor.corrupt.left_out import LeftOut
 from spark_kafka_group.executor.corrupt.search import Found, LeaderChangedError, Search
 from spark_kafka_group.executor.corrupt.surroundings import Surroundings
 from spark_kafka_group.executor.fetcher import SILENCE, Fetcher
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:

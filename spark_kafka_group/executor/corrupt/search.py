@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import batch_headers, decode
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
 from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
 from spark_kafka_group.wire.task_outage import Outage, outlived

@@ -9,7 +9,7 @@ from spark_kafka_group.executor.batch_headers import Frame, Scan
 from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.corrupt.damage import Damage
 from spark_kafka_group.executor.corrupt.search import Search, Seen
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 
 class Surroundings:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import codecs, contract, isolation, legacy, problems, text
 from spark_kafka_group.executor.decode.topics import TopicColumn
-from spark_kafka_group.schema import HEADER, arrow_schema
+from spark_kafka_group.values.schema import HEADER, arrow_schema
 
 
 cdef extern from "crc32c.h" nogil:

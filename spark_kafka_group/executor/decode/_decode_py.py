@@ -25,7 +25,7 @@ from spark_kafka_group.executor.decode.isolation import ABORT, MARKER_KEY_SIZE, 
 from spark_kafka_group.executor.decode.problems import MalformedError
 from spark_kafka_group.executor.decode.text import utf8
 from spark_kafka_group.executor.decode.topics import TopicColumn
-from spark_kafka_group.schema import HEADER, arrow_schema
+from spark_kafka_group.values.schema import HEADER, arrow_schema
 
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
 _LENGTH_END = 12  # bytes before those that the length counts

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 SEQUENCES = 1 << 31
 """Sequence numbers begin with 0 again after so many."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from spark_kafka_group.errors import LASTING, BrokerError
 from spark_kafka_group.executor.sending import unwritten
 from spark_kafka_group.executor.sending.outbox import Outbox, Sealed
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers
 from spark_kafka_group.wire.reactions import Facts, Request, advice

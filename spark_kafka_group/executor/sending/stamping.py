@@ -9,7 +9,7 @@ from typing import Protocol
 from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
 from spark_kafka_group.executor.sending.outbox import Outbox, Sealed
 from spark_kafka_group.executor.sending.producer_session import ProducerSession
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 NOBODY, NO_SEQUENCE = (-1, -1), -1
 

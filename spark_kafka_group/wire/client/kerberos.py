@@ -14,8 +14,8 @@ from kafka.net.sasl import register_sasl_mechanism
 from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.security import stores
-from spark_kafka_group.security.credentials import Kerberos
+from spark_kafka_group.options.security import stores
+from spark_kafka_group.options.security.credentials import Kerberos
 
 CONFIG, CONFIG_FILE = "KRB5_CONFIG", "krb5.conf"
 KDC_UNREACHABLE = 0x96C73A9C

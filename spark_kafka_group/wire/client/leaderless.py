@@ -17,7 +17,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.reactions import Request, name_of
 

@@ -15,7 +15,7 @@ from kafka.net.sasl import register_sasl_mechanism
 from kafka.net.sasl.msk import AwsMskIamClient, SaslMechanismAwsMskIam
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.security.credentials import AwsCredentials
+from spark_kafka_group.options.security.credentials import AwsCredentials
 
 STS_TIMEOUT_S = 5.0
 """Credentials are also asked for by the thread that sends heartbeats, which must not be away for long."""

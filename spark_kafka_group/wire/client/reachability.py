@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.printable import printable
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.wire.client.scram import TokenId
 
 if TYPE_CHECKING:
-    from spark_kafka_group.security.mechanisms import Mechanism
+    from spark_kafka_group.options.security.mechanisms import Mechanism
 
 HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
 PROTOCOL = "kafka.security.protocol"
@@ -48,7 +48,7 @@ def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
     """The SASL mechanism of connections; None without SASL."""
     if config["sasl_mechanism"] is None:
         return None
-    from spark_kafka_group.security.mechanisms import MECHANISMS
+    from spark_kafka_group.options.security.mechanisms import MECHANISMS
 
     return MECHANISMS[config["sasl_mechanism"]]
 

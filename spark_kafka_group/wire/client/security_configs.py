@@ -6,7 +6,7 @@ import functools
 import logging
 from typing import Any
 
-from spark_kafka_group.security import Security
+from spark_kafka_group.options.security import Security
 from spark_kafka_group.wire.client import redaction, scram
 
 redaction.install()
@@ -24,13 +24,13 @@ def security_configs(security: Security) -> dict[str, Any]:
     """
     configs: dict[str, Any] = {"security_protocol": security.security_protocol}
     if security.tls:
-        from spark_kafka_group.security.tls import client_context
+        from spark_kafka_group.options.security.tls import client_context
 
         configs["ssl_context"] = client_context(security)
     if not security.sasl:
         return configs
-    from spark_kafka_group.security.credentials import AwsCredentials, Kerberos, UserPassword, credentials
-    from spark_kafka_group.security.mechanisms import MECHANISMS
+    from spark_kafka_group.options.security.credentials import AwsCredentials, Kerberos, UserPassword, credentials
+    from spark_kafka_group.options.security.mechanisms import MECHANISMS
 
     known = credentials(security)
     mechanism = MECHANISMS[str(security.sasl_mechanism)]

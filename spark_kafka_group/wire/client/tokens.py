@@ -20,9 +20,9 @@ from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from spark_kafka_group import user_classes
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.security.credentials import ClientCredentials, OwnTokens, TokenFile, UnsecuredToken
+from spark_kafka_group.options.security.credentials import ClientCredentials, OwnTokens, TokenFile, UnsecuredToken
+from spark_kafka_group.values import user_classes
 from spark_kafka_group.wire.client.token_endpoint import LARGEST, TooLargeError, body, post
 
 ENDPOINT_TIMEOUT_S = 10.0

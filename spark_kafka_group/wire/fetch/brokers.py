@@ -14,8 +14,8 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import translated
 from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection
 from spark_kafka_group.wire.fetch.nearest_replicas import NearestReplicas

@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import kafka.errors as kafka_errors
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.unreached import AnswerError

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 LEADER_ONLY_S = 30.0
 """As long as a leader takes by default (replica.lag.time.max.ms) to remove a follower from its in-sync replicas."""

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest
 
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Fetching
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.fetch.response import IDS_FROM
 
 CORRELATION_ID_AT = 8

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import kafka.errors as kafka_errors
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, reaction_to
 
 VERSIONS = range(4, 14)

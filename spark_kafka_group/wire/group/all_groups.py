@@ -9,7 +9,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD, use_of
 from spark_kafka_group.wire.group.membership import Committed

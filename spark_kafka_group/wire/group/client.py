@@ -28,10 +28,10 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.timing import Timing
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.timing import Timing
 from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.consumer_calls import Calls

@@ -14,8 +14,8 @@ from kafka.coordinator.base import MemberState
 
 from spark_kafka_group.assignors import Strategy
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.group.membership import Assignor, Generation
 from spark_kafka_group.wire.group.renumbered import Renumbered

@@ -16,8 +16,8 @@ from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from spark_kafka_group.assignors import NO_GENERATION, Claims, claims_of
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.retry_topics import is_topic_name
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.retry_topics import is_topic_name
 
 _PLAIN, _WITH_OWNED, _WITH_GENERATION = 0, 1, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
 UNREADABLE = (struct.error, ValueError, TypeError, IndexError)

@@ -16,8 +16,8 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from spark_kafka_group.consumer_protocol import assignment_of
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets_topic.consumer_protocol import assignment_of
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from spark_kafka_group.wire.group.member_metadata import UNREADABLE, topics_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to

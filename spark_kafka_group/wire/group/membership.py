@@ -11,8 +11,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from spark_kafka_group.assignors import Claims, GroupMember, Strategy, claims_of, is_cooperative
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.user_classes import PASSED_ON
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.user_classes import PASSED_ON
 from spark_kafka_group.wire.group.member_metadata import (
     Claim,
     by_topic,

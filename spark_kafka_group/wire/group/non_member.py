@@ -14,8 +14,8 @@ import kafka.errors as kafka_errors
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import (
     connection_configs,
     ms_until,

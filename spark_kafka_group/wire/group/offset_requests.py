@@ -9,7 +9,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
-from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 
 NO_GENERATION, NO_MEMBER = -1, ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text.printable import printable
 from spark_kafka_group.wire.group.member_metadata import subscribed_to, usable
 from spark_kafka_group.wire.group.members import described
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.client.unreached import AnswerError
 from spark_kafka_group.wire.produce.produce_request import (

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 
 VERSIONS = range(3, 13)
 """Versions of ProduceRequest that are written; before, there were no record batches of message format v2, and later

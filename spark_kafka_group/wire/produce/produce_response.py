@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import kafka.errors as kafka_errors
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.produce.produce_request import FLEXIBLE_FROM
 from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, name_of, reaction_to
 

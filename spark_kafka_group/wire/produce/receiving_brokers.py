@@ -11,8 +11,8 @@ import kafka.errors as kafka_errors
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from spark_kafka_group.errors import BrokerError, UnsupportedVersionError
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import RETRY_BACKOFF_S, translated
 from spark_kafka_group.wire.client.keepalive import noticing

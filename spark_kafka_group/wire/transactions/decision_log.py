@@ -15,9 +15,9 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin import CreateTopicsRequest
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
-from spark_kafka_group.exactly_once import Producer
-from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.broker_settings import BROKER, integers_of, settings_request
 from spark_kafka_group.wire.reactions import Request, name_of
 from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets

@@ -13,10 +13,10 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import TxnOffsetCommitRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
-from spark_kafka_group.exactly_once import Producer
-from spark_kafka_group.json_text import listed
-from spark_kafka_group.offsets import TopicPartition, positions_to_json
-from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.group.offset_requests import in_parts
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.reactions import Request, name_of

@@ -15,8 +15,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.exactly_once import Producer
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient

@@ -15,12 +15,12 @@ from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRe
 from kafka.protocol.producer import InitProducerIdRequest
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError
-from spark_kafka_group.exactly_once import Producer
-from spark_kafka_group.json_text import listed
-from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.transacting import LONGEST_MARK_MS
-from spark_kafka_group.transactional_ids import TaskId, pattern
+from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.client.connect import connection_configs, reached_client, run_within, translated
 from spark_kafka_group.wire.client.refusals import RefusedError
 from spark_kafka_group.wire.lacking import version_of

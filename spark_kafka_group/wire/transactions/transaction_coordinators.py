@@ -11,7 +11,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import run_within
 from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to

@@ -13,8 +13,8 @@ from enum import Enum
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.exactly_once import TaskTransactionWritten
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.values.exactly_once import TaskTransactionWritten
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.transactions.partition_client import Fetched, PartitionClient
 
 PAUSE_S = 0.1

@@ -21,8 +21,8 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
-from spark_kafka_group.exactly_once import Producer
-from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.wire.reactions import Facts, Request, advice
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 4, 4, 3, 3

@@ -8,7 +8,7 @@ from kafka.structs import TopicPartition
 
 from matrix.cells.registry import BROKER, GROUPKAFKA, MINUTES, cell
 from matrix.scene import Scene
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, coordinator_partition
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_group.testing import Node
 from spark_kafka_group.testing.node import free_ports
 

@@ -24,7 +24,7 @@ from support import WORKERS_PYTHON
 
 from matrix.cells.registry import BOTH, GROUPKAFKA, Cell, add
 from matrix.scene import Scene
-from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
 from spark_kafka_group.testing import KafkaCluster, Node, wait_until
 
 NETWORK = "network"

@@ -9,7 +9,7 @@ from matrix.cells.sinks import IN_A_TRANSACTION, workers_killed
 from matrix.handling import DEAD_LETTERS, DELAYS_MS
 from matrix.observed import PROCESSOR, PROCESSOR_ONCE
 from matrix.scene import Scene, open_transactions
-from spark_kafka_group.retry_topics import retry_topic
+from spark_kafka_group.values.retry_topics import retry_topic
 
 RECORD_PROCESSOR = "processor"
 

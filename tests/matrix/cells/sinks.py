@@ -10,7 +10,7 @@ from matrix.cells.registry import BOTH, GROUPKAFKA, Cell, add
 from matrix.cells.workers import kill_all
 from matrix.observed import TOPIC, TOPIC_ONCE
 from matrix.scene import Scene
-from spark_kafka_group.offsets_topic import coordinator_partition
+from spark_kafka_group.offsets_topic.decoding import coordinator_partition
 
 SINK = "sink"
 TRANSACTIONS_TOPIC = "__transaction_state"

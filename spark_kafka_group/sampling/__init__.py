@@ -1,1 +1,0 @@
-"""Some records of many partitions, read in this process: for tools and notebooks, which join no group."""

@@ -1,0 +1,1 @@
+"""What this package does as a guest in Spark's Python processes."""

@@ -1,0 +1,1 @@
+"""How values become text, and text values: for terminals, tables and JSON."""

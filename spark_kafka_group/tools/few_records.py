@@ -1,0 +1,50 @@
+"""Reads of some records, which join no group and commit nothing: as tasks of the source read, in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from spark_kafka_group.executor.decode.contract import MAX_TIMESTAMP_MS
+from spark_kafka_group.executor.read import records
+from spark_kafka_group.options import Options
+from spark_kafka_group.values.offsets import OffsetRange
+from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.wire import Brokers
+
+BYTES_OF_A_SAMPLE = 64 * 1024
+"""The most bytes that brokers send of each partition at a time; a larger record batch comes whole."""
+ROLE = "explore"
+"""The end of the client.id."""
+
+
+def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
+    """Records of ranges, with the names of the source's columns, a dict each; ``timestamp`` is in milliseconds.
+
+    No calendar has all timestamps: some producers write microseconds. MAX_TIMESTAMP_MS stands for any beyond it.
+
+    Raises
+    ------
+    ReadError, BrokerError
+    """
+    wanted = tuple(r for r in ranges if r.size > 0)
+    brokers = Brokers(options.client, role=ROLE)
+    try:
+        for batch in records(ReadTask(wanted), options, brokers):
+            at = batch.schema.get_field_index("timestamp")
+            yield from batch.set_column(at, "timestamp", _milliseconds(batch.column(at))).to_pylist()
+    finally:
+        brokers.close()
+
+
+def _milliseconds(times: pa.Array) -> pa.Array:
+    return times.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).fill_null(MAX_TIMESTAMP_MS)
+
+
+def of_many_partitions(options: Options) -> Options:
+    """As `options`, for a little of each partition."""
+    fetching = dataclasses.replace(options.fetching, partition_max_bytes=BYTES_OF_A_SAMPLE)
+    return dataclasses.replace(options, fetching=fetching)

@@ -1,0 +1,290 @@
+"""Topic partitions, ranges of offsets, and the JSON that Spark keeps in a checkpoint. Values only, no I/O.
+
+The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets``), so that a checkpoint of
+``format("kafka")`` can be continued, plus one key that no topic can have::
+
+    {"orders": {"0": 120, "1": 80},
+     "@group": {"reader": "5f0c…", "id": "billing", "generation": 7, "batch": 3, "topics": {"orders": "Xk2f…"},
+                "from": {"orders": {"1": 40}}, "epochs": {"orders": {"0": 5, "1": 5}}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from spark_kafka_group.errors import NEW_CHECKPOINT, OffsetFormatError
+from spark_kafka_group.text.json_text import excerpt
+from spark_kafka_group.text.printable import printable
+
+OF_ANOTHER_SOURCE = "A source of another kind may have written it: give this query a checkpointLocation of its own"
+GROUP_KEY = "@group"
+FORMAT_VERSION = 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+EARLIEST, LATEST = -2, -1  # Spark's and Kafka's numbers for the two ends of a log
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return printable(f"{self.topic}-{self.partition}")
+
+
+Positions = Mapping[TopicPartition, int]
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Where a record is, and its timestamp in milliseconds since the epoch."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class OffsetRange(NamedTuple):
+    """Records with ``start <= offset < end`` of one partition."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of offsets; records may be fewer, as compaction and transactions leave gaps."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.tp}[{self.start},{self.end})"
+
+
+def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
+    """``{"orders": {"0": 120}}`` as positions.
+
+    Raises
+    ------
+    OffsetFormatError
+        With `what` in its text, when `obj` has another shape.
+    """
+    if not isinstance(obj, dict):
+        raise OffsetFormatError(f'{what} must be JSON like {{"topic": {{"0": 120}}}}, not {excerpt(obj)}')
+    positions: dict[TopicPartition, int] = {}
+    for topic, partitions in obj.items():
+        if not isinstance(partitions, dict):
+            raise OffsetFormatError(
+                f"{what}: the value of {excerpt(topic)} must map partitions to offsets, not {excerpt(partitions)}"
+            )
+        for partition, offset in partitions.items():
+            if not (isinstance(partition, str) and _is_partition(partition)):
+                raise OffsetFormatError(f"{what}: {excerpt(partition)} of {excerpt(topic)} is not a partition number")
+            if not isinstance(offset, int) or isinstance(offset, bool) or not EARLIEST <= offset <= INT64_MAX:
+                raise OffsetFormatError(f"{what}: {excerpt(offset)} is not an offset of {topic}-{partition}")
+            positions[TopicPartition(topic, int(partition))] = offset
+    return positions
+
+
+def _is_partition(number: str) -> bool:
+    """Whether it is a partition number in its only spelling: with another one two keys could mean one partition."""
+    possible = number.isascii() and number.isdecimal() and len(number) <= 10
+    return possible and str(int(number)) == number and int(number) <= INT32_MAX
+
+
+def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
+    """The reverse of :func:`positions_from_json`, topics and partitions in order."""
+    obj: dict[str, dict[str, int]] = {}
+    for tp in sorted(positions):
+        obj.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
+    return obj
+
+
+@dataclass(frozen=True)
+class GroupOffset:
+    """Spark's offset of one micro-batch: its ends, and the member of the group that planned it.
+
+    Attributes
+    ----------
+    positions
+        Next offset to read of each partition the member owned.
+    reader
+        Id made once per query; None in a checkpoint that format("kafka") wrote.
+    generation
+        Generation of the group under which the batch was planned; -1 before the first, and without membership.
+    batch
+        Number of the batch among those of this query that had data, from 0; -1 before the first.
+    topic_ids
+        Id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it replaces.
+    moved
+        Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
+        or moved because the group's committed offset was right and the checkpoint was not. All of them, where it is
+        not certain that Spark keeps the previous batch's end.
+    epochs
+        Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its
+        end; not there where a broker did not give one.
+    left
+        Next offset to read of partitions that the member does not own any more, where the group does not have it; and
+        of topics that it has unsubscribed from, as groups forget offsets.
+    in_transaction
+        Whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON key
+        ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is over.
+    group_id
+        The group (JSON key ``id``): generations of another one tell nothing.
+    overrides
+        The group's offsets of partitions in `left` than which these are newer: Spark's own source has read them.
+    unseen
+        Whether the user had no right on the group as the batch was planned: all of `positions` is newer than what the
+        group has.
+    """
+
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    reader: str | None = None
+    generation: int = -1
+    batch: int = -1
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    moved: dict[TopicPartition, int] = field(default_factory=dict)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    left: dict[TopicPartition, int] = field(default_factory=dict)
+    in_transaction: bool = False
+    group_id: str | None = None
+    overrides: dict[TopicPartition, int] = field(default_factory=dict)
+    unseen: bool = False
+
+    def for_group(self, group_id: str) -> GroupOffset:
+        """As it is right in this group: facts about another one say nothing here."""
+        if self.group_id in (None, group_id):
+            return self
+        return replace(self, generation=-1, overrides={}, unseen=False)
+
+    @property
+    def is_in_group(self) -> bool:
+        """Whether the sink has committed what is written to this group. (A batch of another one has no generation.)"""
+        return self.in_transaction and self.generation >= 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
+        obj: dict[str, Any] = dict(positions_to_json(self.positions))
+        if self.reader is not None:
+            group: dict[str, Any] = {"reader": self.reader, "generation": self.generation}
+            if self.group_id is not None:
+                group["id"] = self.group_id
+            if self.batch >= 0:
+                group["batch"] = self.batch
+            if self.topic_ids:
+                group["topics"] = dict(sorted(self.topic_ids.items()))
+            if self.moved:
+                group["from"] = positions_to_json(self.moved)
+            if self.epochs:
+                group["epochs"] = positions_to_json(self.epochs)
+            if self.left:
+                group["left"] = positions_to_json(self.left)
+            if self.in_transaction:
+                group["transaction"] = True
+            if self.overrides:
+                group["overrides"] = positions_to_json(self.overrides)
+            if self.unseen:
+                group["unseen"] = True
+            obj[GROUP_KEY] = group
+        return obj
+
+    @classmethod
+    def from_json(cls, obj: object) -> GroupOffset:
+        """Read the JSON of :meth:`to_json`, or of Spark's kafka source.
+
+        Raises
+        ------
+        OffsetFormatError
+            When the shape is another one, or a newer version of this package wrote it.
+        """
+        if not isinstance(obj, dict):
+            raise OffsetFormatError(
+                f"the checkpoint's offset is not a JSON object: {excerpt(obj)}. {OF_ANOTHER_SOURCE}"
+            )
+        group = obj.get(GROUP_KEY)
+        try:
+            positions = positions_from_json({k: v for k, v in obj.items() if k != GROUP_KEY}, "the checkpoint's offset")
+        except OffsetFormatError as error:
+            raise error if group is not None else OffsetFormatError(f"{error}. {OF_ANOTHER_SOURCE}") from None
+        if group is None:
+            return cls(positions)
+        if not isinstance(group, dict):
+            raise OffsetFormatError(f"the checkpoint's offset has {excerpt(group)} under {GROUP_KEY!r}")
+        version = group.get("version", 1)
+        if version != FORMAT_VERSION:
+            raise OffsetFormatError(
+                f"the checkpoint's offset was written by offset format {excerpt(version)} of spark-kafka-group and "
+                f"this installation reads format {FORMAT_VERSION}: install the version that wrote it, or a newer one"
+            )
+        if not _readable(group):
+            raise OffsetFormatError(
+                f"the checkpoint's offset has {excerpt(group)} under {GROUP_KEY!r}, which this version of "
+                f"spark-kafka-group (offset format {FORMAT_VERSION}) cannot read: install the version that wrote it"
+            )
+        return cls(
+            positions,
+            group["reader"],
+            group["generation"],
+            group.get("batch", -1),
+            group.get("topics", {}),
+            positions_from_json(group.get("from", {}), "the checkpoint's 'from'"),
+            epochs=positions_from_json(group.get("epochs", {}), "the checkpoint's 'epochs'"),
+            left=positions_from_json(group.get("left", {}), "the checkpoint's 'left'"),
+            in_transaction=group.get("transaction", False),
+            group_id=group.get("id"),
+            overrides=positions_from_json(group.get("overrides", {}), "the checkpoint's 'overrides'"),
+            unseen=group.get("unseen", False),
+        )
+
+    def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
+        """Where the batch that ends here began, given the end of the batch before it, or of an earlier one.
+
+        Raises
+        ------
+        OffsetFormatError
+            When a partition's start is known from neither; also when ends of batches between the two are missing, in
+            which the partition may have moved.
+        """
+        starts: dict[TopicPartition, int] = {}
+        gap = self.batch > previous.batch + 1
+        for tp, end in self.positions.items():
+            start = self.moved.get(tp, previous.positions.get(tp))
+            if gap and tp not in self.moved and start != end:
+                raise OffsetFormatError(
+                    f"{tp}: the checkpoint lacks the ends of batches {previous.batch + 1} to {self.batch - 1}, as "
+                    f"Spark keeps only some with asyncProgressTrackingEnabled, and batch {self.batch} does not say "
+                    f"where it starts. Start the query with {NEW_CHECKPOINT} and startingOffsets=group: it "
+                    f"goes on at the group's offsets"
+                )
+            if start is None:
+                raise OffsetFormatError(f"{tp}: the checkpoint says where the batch ends but not where it starts")
+            starts[tp] = start
+        return starts
+
+    def ranges(self, previous: GroupOffset) -> list[OffsetRange]:
+        """The non-empty ranges of the batch that ends here, in order of partition."""
+        starts = self.starts(previous)
+        return [OffsetRange(tp, starts[tp], end) for tp, end in sorted(self.positions.items()) if starts[tp] < end]
+
+
+KEYS = {
+    "reader", "id", "generation", "batch", "topics", "from", "epochs", "left", "overrides", "transaction", "unseen",
+    "version",
+}  # fmt: skip
+
+
+def _readable(group: dict[str, Any]) -> bool:
+    """Whether the value under ``@group`` has the keys and types of this format."""
+    ids = group.get("topics", {})
+    return (
+        set(group) <= KEYS
+        and isinstance(group.get("reader"), str)
+        and isinstance(group.get("id", ""), str)
+        and isinstance(group.get("unseen", False), bool)
+        and isinstance(group.get("generation"), int)
+        and isinstance(group.get("batch", -1), int)
+        and group.get("batch", -1) >= -1
+        and isinstance(group.get("transaction", False), bool)
+        and isinstance(ids, dict)
+        and all(isinstance(value, str) for value in ids.values())
+    )
