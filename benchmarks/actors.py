@@ -127,7 +127,7 @@ def run_query(options: Mapping[str, str], every_s: float, batch_s: float, ending
         How long a batch takes at least.
     """
     from spark_kafka_group.driver.stream import StreamDriver
-    from spark_kafka_group.executor.read import read
+    from spark_kafka_group.executor.reading.read import read
     from spark_kafka_group.options import Options
     from spark_kafka_group.values.task import ReadTask
 

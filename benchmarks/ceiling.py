@@ -58,7 +58,7 @@ class ReadyMadeReader(DataSourceReader):
     def read(self, partition: Rows) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         import pyarrow as pa
 
-        from spark_kafka_group.executor.read import ARROW_BATCH_BYTES
+        from spark_kafka_group.executor.reading.read import ARROW_BATCH_BYTES
         from spark_kafka_group.values.schema import USUAL, arrow_schema
 
         schema = arrow_schema(USUAL)

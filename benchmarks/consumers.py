@@ -19,9 +19,9 @@ from common import Goal, Report, fill, parser, seconds
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.executor.fetcher import Fetcher
-from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.fetcher import Fetcher
+from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
@@ -85,7 +85,7 @@ class AskingLate(Fetcher):
 
 def asking_late(cluster: KafkaCluster, topic: str, records: int) -> float:
     """As :func:`ours`, without read-ahead."""
-    with mock.patch("spark_kafka_group.executor.read.Fetcher", AskingLate):
+    with mock.patch("spark_kafka_group.executor.reading.read.Fetcher", AskingLate):
         return ours(cluster, topic, records)
 
 

@@ -21,9 +21,9 @@ from common import Goal, Report, fill, parser
 from pyspark.sql.types import BinaryType, StructField
 
 from spark_kafka_group.executor import decode, encode
-from spark_kafka_group.executor.read import ARROW_BATCH_BYTES, read
-from spark_kafka_group.executor.sink_columns import SinkColumns
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.reading.read import ARROW_BATCH_BYTES, read
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster

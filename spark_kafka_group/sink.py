@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.rows_written import RowsWritten
-from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.rows_written import RowsWritten
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.spark.spark_processes import (
     SentToTasks,
@@ -22,7 +22,6 @@ from spark_kafka_group.values.planned_transactions import PlannedTransactions, T
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -104,7 +103,7 @@ def stream_writer(options: SinkOptions, schema: StructType) -> GroupKafkaStreamW
         return GroupKafkaStreamWriter(options, columns)
     with no_collection():
         from spark_kafka_group.driver import process
-        from spark_kafka_group.driver.transactions import id_of_source
+        from spark_kafka_group.transactions import id_of_source
     id_of_source.check(options.transacting.transactional_id, options.checkpoint, process.shared_directory())
     return GroupKafkaStreamWriter(options, columns, _planned(options))
 
@@ -115,7 +114,7 @@ def _planned(options: SinkOptions) -> PlannedTransactions | None:
         return None
     with no_collection():
         from spark_kafka_group.driver import process
-        from spark_kafka_group.driver.transactions.planning import planned
+        from spark_kafka_group.transactions.planning import planned
     process.configure_logging()
     return planned(options.transactions, process.shared_directory())
 
@@ -124,12 +123,12 @@ def _write(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns, planned: PlannedTransactions | None
 ) -> WriterCommitMessage:
     with no_collection():
-        from spark_kafka_group.executor.write import write
+        from spark_kafka_group.executor.writing.write import write
     with in_one_sentence():
         if planned is None:
             written = write(batches, options, columns)
         else:
-            from spark_kafka_group.executor.write_in_transaction import write_in_transaction
+            from spark_kafka_group.executor.writing.write_in_transaction import write_in_transaction
 
             written = write_in_transaction(batches, options, columns, planned)
     keep_imports()
@@ -138,27 +137,30 @@ def _write(
 
 def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     if options.is_exactly_once:
-        deciding, shared = _on_the_driver()
+        with no_collection():
+            from spark_kafka_group.transactions.deciding import decide_and_end
+        shared = _shared_on_the_driver()
         with in_one_sentence():
-            deciding.decide_and_end(options.transactions, _told(messages), shared)
+            decide_and_end(options.transactions, _told(messages), shared)
 
 
 def _abort(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], planned: PlannedTransactions | None = None
 ) -> None:
     if options.is_exactly_once:
-        deciding, shared = _on_the_driver()
+        with no_collection():
+            from spark_kafka_group.transactions.deciding import abort_undecided
+        shared = _shared_on_the_driver()
         with in_one_sentence():
-            deciding.abort_undecided(options.transactions, _told(messages), shared, planned)
+            abort_undecided(options.transactions, _told(messages), shared, planned)
 
 
-def _on_the_driver() -> tuple[ModuleType, Path | None]:
-    """Functions that decide on batches, and the directory that processes of the application share."""
+def _shared_on_the_driver() -> Path | None:
+    """The directory that processes of the application share; their logging is set up with it."""
     with no_collection():
         from spark_kafka_group.driver import process
-        from spark_kafka_group.driver.transactions import deciding
     process.configure_logging()
-    return deciding, process.shared_directory()
+    return process.shared_directory()
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrite | None]:

@@ -261,7 +261,7 @@ class RefusedStreamReader(GroupKafkaStreamReader):
 
 def _read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:
     with no_collection():
-        from spark_kafka_group.executor.read import read
+        from spark_kafka_group.executor.reading.read import read
 
     with in_one_sentence():
         yield from read(task, options, outlives)

@@ -23,14 +23,14 @@ from kafka.admin import UpdateFeatureType
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import wait_for_markers
 
-from spark_kafka_group.driver.transactions import finishing
-from spark_kafka_group.driver.transactions.deciding import abort_undecided, decide_and_end
-from spark_kafka_group.driver.transactions.planning import planned
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.executor.task_transaction import TaskTransaction
+from spark_kafka_group.executor.writing.task_transaction import TaskTransaction
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.transactions import finishing
+from spark_kafka_group.transactions.deciding import abort_undecided, decide_and_end
+from spark_kafka_group.transactions.planning import planned
 from spark_kafka_group.values.exactly_once import BatchId, Producer
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
@@ -237,11 +237,11 @@ def _die_at(where: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
                 return finish(client, decisions, decision)
 
-            import spark_kafka_group.driver.transactions.deciding as deciding
+            import spark_kafka_group.transactions.deciding as deciding
 
             deciding.finish = one_by_one
         case "ended":
-            import spark_kafka_group.driver.transactions.deciding as deciding
+            import spark_kafka_group.transactions.deciding as deciding
 
             dying(deciding, "finish", 1)
 

@@ -196,7 +196,7 @@ class StreamDriver:
             dead_letters.check(self._options)
             client_rack.look_up(self._options)
             siblings = self._shared or process.shared_directory()
-            stop_if_refused(siblings, self._options)
+            stop_if_refused(siblings, self._options.source_key)
             reader = offset.reader or self._new_reader
             session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
             client, group_id = session.member.client, session.committer.group_id

@@ -7,9 +7,10 @@ from collections.abc import Collection
 from typing import Any
 
 from spark_kafka_group.errors import CorruptRecordError, GroupKafkaError
-from spark_kafka_group.executor import batch_headers, decode
-from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.executor.fetcher import Fetcher
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.reading import batch_headers
+from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.explore.decoded import Decoded, decoded
 from spark_kafka_group.options import Options
 from spark_kafka_group.tools.few_records import ROLE, of_many_partitions

@@ -367,7 +367,7 @@ class GroupKafkaListener(StreamingQueryListener):
             return
         if problem is not None:
             directory = Path(SparkFiles.getRootDirectory())
-            files = [refuse(directory, source, problem) for source in sources]
+            files = [refuse(directory, source.source_key, problem) for source in sources]
             with self._changed:
                 self._refused[run_id] = files
 

@@ -9,6 +9,7 @@ Tasks unpickle this and parse nothing, so modules that only parsing needs are im
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,13 @@ class Options(Sections):
         options = cls(**sections)
         checks.check(options)
         return options
+
+    @property
+    def source_key(self) -> str:
+        """What tells sources of an application apart by their options: brokers, group, and what is read."""
+        read = self.reading.subscription
+        named = [self.connection.bootstrap_servers, self.group.id, self.group.id_prefix, read.topics, read.pattern]
+        return json.dumps([*named, sorted(map(str, read.partitions))])
 
 
 def parsed_each(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

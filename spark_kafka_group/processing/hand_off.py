@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 
 from spark_kafka_group.errors import OptionError, ProcessingError
-from spark_kafka_group.executor.output_rows import OutputRow
+from spark_kafka_group.executor.reading.output_rows import OutputRow
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.processing.processor_settings import Settings

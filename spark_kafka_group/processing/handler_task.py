@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.executor import output_rows
-from spark_kafka_group.executor.output_rows import arrow_batch
+from spark_kafka_group.executor.reading import output_rows
+from spark_kafka_group.executor.reading.output_rows import arrow_batch
 from spark_kafka_group.processing.hand_off import HandOff
 from spark_kafka_group.processing.latency import Latencies
 from spark_kafka_group.processing.processor_settings import Settings

@@ -235,7 +235,7 @@ def _handle(
 
 def _rows(counted: DataFrame) -> DataFrame:
     """Those of them that are for topics."""
-    from spark_kafka_group.executor.output_rows import NAMES
+    from spark_kafka_group.executor.reading.output_rows import NAMES
 
     return counted.where("topic IS NOT NULL").select(*NAMES)
 

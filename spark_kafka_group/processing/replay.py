@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
+from spark_kafka_group.executor.reading.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.subscription import Subscription
@@ -150,7 +150,7 @@ def _task(
         for _ in rows:
             pass
     else:
-        from spark_kafka_group.executor.write import write
+        from spark_kafka_group.executor.writing.write import write
 
         write(map(arrow_batch, rows), sink_options(options, outlives=False), sink_columns())
     groups: list[list[Any]] = [[key[i] for key in counts] for i in range(3)] + [list(counts.values())]

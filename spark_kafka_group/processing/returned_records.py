@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from spark_kafka_group.errors import OptionError, ProcessingError
-from spark_kafka_group.executor.output_rows import OutputRow
+from spark_kafka_group.executor.reading.output_rows import OutputRow
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.producer_record import ProducerRecord
 from spark_kafka_group.processing.record import Record

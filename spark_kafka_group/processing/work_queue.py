@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_group.errors import HandlerStalledError, ProcessingError
-from spark_kafka_group.executor.output_rows import OutputRow, OutputRows
+from spark_kafka_group.executor.reading.output_rows import OutputRow, OutputRows
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.returned_records import rows_of

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor.decode.contract import MAX_TIMESTAMP_MS
-from spark_kafka_group.executor.read import records
+from spark_kafka_group.executor.reading.read import records
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange
 from spark_kafka_group.values.task import ReadTask

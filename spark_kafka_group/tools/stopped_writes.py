@@ -62,9 +62,9 @@ def _written_with(query: StreamingQuery) -> dict[str, str]:
 
 
 def _abort(folder: Path, written_with: dict[str, str], limit_ms: int) -> None:
-    from spark_kafka_group.driver.transactions import last_batch
-    from spark_kafka_group.driver.transactions.deciding import abort_left
     from spark_kafka_group.options.sink_options import SinkOptions
+    from spark_kafka_group.transactions import last_batch
+    from spark_kafka_group.transactions.deciding import abort_left
 
     options = SinkOptions.parse(written_with)
     write = replace(options.transactions, limit_ms=limit_ms)

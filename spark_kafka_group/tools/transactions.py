@@ -6,7 +6,6 @@ import argparse
 import json
 import time
 
-from spark_kafka_group.driver.transactions.mending import Choice, Seen, end, look, steps
 from spark_kafka_group.options import parsing
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.text.printable import printable
@@ -14,6 +13,7 @@ from spark_kafka_group.tools.admin_connection import connected
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command
 from spark_kafka_group.tools.command_errors import UsageError
 from spark_kafka_group.tools.formatting import partitions, sentence, table
+from spark_kafka_group.transactions.mending import Choice, Seen, end, look, steps
 from spark_kafka_group.values.exactly_once import Decision, State
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient

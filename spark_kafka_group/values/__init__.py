@@ -1,1 +1,1 @@
-"""What rooms pass to each other: offsets, tasks, notes of commits and of transactions. Values only, no I/O but files."""
+"""What rooms pass to each other: offsets, tasks, notes of commits and of transactions. No I/O but files."""

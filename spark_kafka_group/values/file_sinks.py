@@ -11,13 +11,11 @@ query before it joins the group.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options import Options
 from spark_kafka_group.values.files import READERS_FOLDER
 from spark_kafka_group.values.shared_files import file_name, make_folder, put, read_if_locked
 
@@ -75,8 +73,8 @@ def _newest_batch(spark: SparkSession, log: str) -> int:
     return max((int(found[1]) for found in numbers if found), default=-1)
 
 
-def refuse(directory: Path, options: Options, problem: str) -> tuple[IO[str], Path]:
-    """Have sources with these options stop as they begin, with this sentence, until the file is removed.
+def refuse(directory: Path, source: str, problem: str) -> tuple[IO[str], Path]:
+    """Have sources with this key stop as they begin, with this sentence, until the file is removed.
 
     Neither side knows a name of the query that the other one knows. Of two queries that read the same with one group,
     and start at once, both stop.
@@ -85,6 +83,8 @@ def refuse(directory: Path, options: Options, problem: str) -> tuple[IO[str], Pa
     ----------
     directory
         The application's, which its processes on the driver share.
+    source
+        :attr:`~spark_kafka_group.options.Options.source_key`.
 
     Returns
     -------
@@ -92,24 +92,21 @@ def refuse(directory: Path, options: Options, problem: str) -> tuple[IO[str], Pa
         For :func:`~spark_kafka_group.values.shared_files.remove`.
     """
     make_folder(directory / READERS_FOLDER, directory)
-    path = _of(directory, options)
+    path = _of(directory, source)
     return put(path, problem), path
 
 
-def stop_if_refused(directory: Path | None, options: Options) -> None:
+def stop_if_refused(directory: Path | None, source: str) -> None:
     """Stop a source whose query the user's process has refused.
 
     Raises
     ------
     OptionError
     """
-    problem = None if directory is None else read_if_locked(_of(directory, options))
+    problem = None if directory is None else read_if_locked(_of(directory, source))
     if problem is not None:
         raise OptionError(problem)
 
 
-def _of(directory: Path, options: Options) -> Path:
-    group, read = options.group, options.reading.subscription
-    named = [options.connection.bootstrap_servers, group.id, group.id_prefix, read.topics, read.pattern]
-    name = json.dumps([*named, sorted(map(str, read.partitions))])
-    return directory / READERS_FOLDER / f"refused-{file_name(name)}"
+def _of(directory: Path, source: str) -> Path:
+    return directory / READERS_FOLDER / f"refused-{file_name(source)}"

@@ -8,8 +8,8 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from transactions import consumed
 
-from spark_kafka_group.driver.transactions.planning import digest
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.transactions.planning import digest
 from spark_kafka_group.values.exactly_once import BatchId, Decision, State
 from spark_kafka_group.values.source_offsets import published
 

@@ -13,7 +13,7 @@ from triggers import batch, by_partition, read, send
 
 from spark_kafka_group.driver.positions import lookup
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.executor.read import read as read_task
+from spark_kafka_group.executor.reading.read import read as read_task
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

@@ -9,10 +9,11 @@ from damage import batches, damaged
 from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import BrokerTimeoutError, CorruptRecordError, OffsetOutOfRangeError, ReadError
-from spark_kafka_group.executor import connections, decode
-from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.fetcher import Fetcher
-from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.reading import connections
+from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.fetcher import Fetcher
+from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

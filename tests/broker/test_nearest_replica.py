@@ -10,8 +10,8 @@ from test_executor import rows, task
 
 from spark_kafka_group.driver.batch_read import read_tasks
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import TopicPartition
@@ -169,7 +169,7 @@ def test_a_follower_that_lags_is_left_for_the_leader_and_nothing_counts_as_lost(
 ):
     settings = settings_of(racks, topic, disconnected, **{"kafka.metadata.max.age.ms": "3600000"})
     assert sorted(rows(read(whole(topic), settings))) == everything()  # from here on it is known who is near
-    caplog.set_level(logging.INFO, "spark_kafka_group.executor.fetcher")
+    caplog.set_level(logging.INFO, "spark_kafka_group.executor.reading.fetcher")
     throttle(racks, topic, "1")  # of replicas that are not in sync
     try:
         racks.node(1).kill()
@@ -206,6 +206,6 @@ def test_a_follower_s_damaged_copy_is_read_from_the_leader(racks, topic, disconn
     with log.open("r+b") as file:
         file.seek(log.stat().st_size // 2)
         file.write(b"\xff" * 64)  # the values have zeros
-    caplog.set_level(logging.INFO, "spark_kafka_group.executor.fetcher")
+    caplog.set_level(logging.INFO, "spark_kafka_group.executor.reading.fetcher")
     assert sorted(rows(read(whole(topic), settings_of(racks, topic, disconnected)))) == everything()
     assert any("its copy cannot be read; asking the leader" in r.getMessage() for r in caplog.records)

@@ -10,7 +10,7 @@ from support import Record, commit_for, name, options, produce, topic_with
 
 from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, WriteError
-from spark_kafka_group.executor.sending import receivers
+from spark_kafka_group.executor.writing.sending import receivers
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing

@@ -19,8 +19,8 @@ from kafka.structs import TopicPartition
 from support import name, options
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.executor.output_rows import arrow_batch, sink_columns
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.reading.output_rows import arrow_batch, sink_columns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.processing.backoff import Backoff

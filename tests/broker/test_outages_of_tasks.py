@@ -16,11 +16,11 @@ from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode
-from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
-from spark_kafka_group.executor.corrupt.left_out import LeftOut
-from spark_kafka_group.executor.corrupt.search import Search
-from spark_kafka_group.executor.read import records
+from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.damage.dead_letter_sender import DeadLetters
+from spark_kafka_group.executor.reading.damage.left_out import LeftOut
+from spark_kafka_group.executor.reading.damage.search import Search
+from spark_kafka_group.executor.reading.read import records
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.testing import KafkaCluster, wait_until

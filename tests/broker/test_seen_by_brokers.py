@@ -13,10 +13,10 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from support import name, numbered, options, topic_with
 
 from spark_kafka_group.driver.steps.backlog import ENDS_HOLD_S
-from spark_kafka_group.executor.read import read
-from spark_kafka_group.executor.sending import receivers
-from spark_kafka_group.executor.sink_columns import SinkColumns
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import wait_until

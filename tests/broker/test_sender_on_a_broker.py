@@ -10,8 +10,8 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name
 
 from spark_kafka_group.errors import BrokerTimeoutError, RecordTooLargeError, WriteError
-from spark_kafka_group.executor.sender import Written
-from spark_kafka_group.executor.sending import receivers
+from spark_kafka_group.executor.writing.sender import Written
+from spark_kafka_group.executor.writing.sending import receivers
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import TopicPartition

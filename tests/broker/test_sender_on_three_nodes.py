@@ -9,8 +9,8 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import in_sync, name
 
 from spark_kafka_group.errors import WriteError
-from spark_kafka_group.executor.sender import Written
-from spark_kafka_group.executor.sending import receivers
+from spark_kafka_group.executor.writing.sender import Written
+from spark_kafka_group.executor.writing.sending import receivers
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import TopicPartition

@@ -4,10 +4,10 @@ import pytest
 from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 from support import committed, name, numbered, topic_with
 
-from spark_kafka_group.driver.transactions import deciding, last_batch
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.tools.stopped_writes import planned_writes
+from spark_kafka_group.transactions import deciding, last_batch
 from spark_kafka_group.values.files import PLANS_PREFIX
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 

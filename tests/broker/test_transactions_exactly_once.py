@@ -160,7 +160,7 @@ def test_a_second_attempt_aborts_nothing_and_only_the_reported_one_is_published(
 
 
 def test_abort_after_a_failed_commit_leaves_a_batch_that_was_decided(kafka, output, run_of, monkeypatch):
-    from spark_kafka_group.driver.transactions import deciding
+    from spark_kafka_group.transactions import deciding
 
     run = run_of()
     messages = run.tasks(run.plan(), 0)

@@ -8,8 +8,8 @@ from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 from support import name, partitions_of
 
 from spark_kafka_group import BrokerTimeoutError
-from spark_kafka_group.driver.transactions import deciding
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.transactions import deciding
 
 
 @pytest.fixture

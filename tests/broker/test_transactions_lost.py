@@ -21,7 +21,6 @@ from transactions import Writer
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.steps.sink_transaction import SinkTransaction
-from spark_kafka_group.driver.transactions import deciding, finishing
 from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -33,6 +32,7 @@ from spark_kafka_group.options import Options, transacting
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.transactions import deciding, finishing
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient

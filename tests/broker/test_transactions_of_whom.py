@@ -7,7 +7,7 @@ from exactly_once_runs import all_rows, killed, read, rows_of, running_source, t
 from support import committed, name
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
-from spark_kafka_group.executor.task_transaction import TaskTransaction
+from spark_kafka_group.executor.writing.task_transaction import TaskTransaction
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog

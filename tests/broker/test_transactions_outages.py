@@ -9,10 +9,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from support import in_sync, name, partitions_of
 
 from spark_kafka_group import BrokerTimeoutError
-from spark_kafka_group.driver.transactions import deciding
 from spark_kafka_group.errors import ProducerFencedError
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.transactions import deciding
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.attempts import Attempts

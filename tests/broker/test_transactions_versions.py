@@ -18,9 +18,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from support import committed, name
 
 from spark_kafka_group import BrokerTimeoutError
-from spark_kafka_group.driver.transactions import deciding
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.transactions import deciding
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 STEPS = ("flushed", "deciding", "decided", "half ended", "ended")

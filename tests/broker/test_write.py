@@ -7,9 +7,9 @@ import pytest
 from support import name
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, WriteError
-from spark_kafka_group.executor.sending import receivers
-from spark_kafka_group.executor.sink_columns import SinkColumns
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import TopicPartition

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.task import ReadTask
 

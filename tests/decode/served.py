@@ -15,7 +15,7 @@ from typing import Any
 from kafka.errors import CorruptRecordError
 
 from spark_kafka_group.errors import BrokerError, ReadError
-from spark_kafka_group.executor.read import records
+from spark_kafka_group.executor.reading.read import records
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
@@ -158,7 +158,7 @@ def warnings_of(result: Result) -> Iterator[None]:
                 left_out = record.args[0]
                 result.left_out.append((left_out.first, left_out.following - 1))
 
-    log, noting = logging.getLogger("spark_kafka_group.executor.corrupt.on_corrupt_record"), Noting()
+    log, noting = logging.getLogger("spark_kafka_group.executor.reading.damage.on_corrupt_record"), Noting()
     log.addHandler(noting)
     propagate, log.propagate = log.propagate, False
     try:

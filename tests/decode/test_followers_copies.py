@@ -9,7 +9,7 @@ from damage import DAMAGES, batches
 from served import TP, Connection, Served, read_all
 from test_left_out import SMALL, TWINS, indexed, written
 
-from spark_kafka_group.executor import fetcher
+from spark_kafka_group.executor.reading import fetcher
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import NearestReplicas

@@ -15,9 +15,10 @@ from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, wit
 from served import DAMAGED, TP, Connection, Result, Served, read_all
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.executor import decode, fetcher
-from spark_kafka_group.executor import read as reading
-from spark_kafka_group.executor.corrupt.search import Found, first_found
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.reading import fetcher
+from spark_kafka_group.executor.reading import read as reading
+from spark_kafka_group.executor.reading.damage.search import Found, first_found
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import FetchedPartition, FetchError

@@ -37,11 +37,11 @@ from record_bytes import (
 from served import TP, Served, read_all
 
 from spark_kafka_group.errors import CorruptRecordError
-from spark_kafka_group.executor import fetcher
-from spark_kafka_group.executor import read as reading
-from spark_kafka_group.executor.corrupt import search
 from spark_kafka_group.executor.decode import Decoder, codecs, load, text
 from spark_kafka_group.executor.decode.contract import HEADER_COST
+from spark_kafka_group.executor.reading import fetcher
+from spark_kafka_group.executor.reading import read as reading
+from spark_kafka_group.executor.reading.damage import search
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.schema import EVERY, USUAL
 

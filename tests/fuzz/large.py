@@ -14,8 +14,8 @@ import writer  # first: it makes record_bytes known
 from record_bytes import GZIP, SNAPPY, ZSTD, Rec, batch_of, message, record_v2, sized, varint, wrapper
 
 from spark_kafka_group.errors import ReadError
-from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import load
+from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.schema import EVERY
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import writer
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
-from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import Decoder, load
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
+from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.schema import EVERY, USUAL
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_group.errors import HandlerStalledError, OptionError, ProcessingError
-from spark_kafka_group.executor.output_rows import OutputRow
+from spark_kafka_group.executor.reading.output_rows import OutputRow
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.producer_record import ProducerRecord

@@ -14,12 +14,12 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
-from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
-from spark_kafka_group.executor.read import read
-from spark_kafka_group.executor.sending.receivers import close_all
-from spark_kafka_group.executor.sink_columns import SinkColumns
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
+from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.writing.sending.receivers import close_all
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.sink_options import SinkOptions

@@ -9,8 +9,8 @@ from secured import REAUTHENTICATE_MS, add_user, options, scram
 from support import name
 
 from spark_kafka_group.errors import GroupKafkaError, WriteError
-from spark_kafka_group.executor.sender import Sender
-from spark_kafka_group.executor.sending import receivers
+from spark_kafka_group.executor.writing.sender import Sender
+from spark_kafka_group.executor.writing.sending import receivers
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until

@@ -11,7 +11,7 @@ from spark_kafka_group import GroupKafkaDataSource, RecordProcessor, group_batch
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
-from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

@@ -11,14 +11,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_group.driver.membership.siblings import Siblings
-from spark_kafka_group.driver.transactions import last_batch
-from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _groups_in, _Left, _stopped, sentence
 from spark_kafka_group.tools.stopped_writes import planned_writes
+from spark_kafka_group.transactions import last_batch
+from spark_kafka_group.transactions.last_batch import LastBatch
 from spark_kafka_group.values.exactly_once import Producer
 from spark_kafka_group.values.files import READERS_FOLDER
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.driver.transactions import id_of_source, last_batch, resolution
-from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
-from spark_kafka_group.driver.transactions.finishing import leftovers
-from spark_kafka_group.driver.transactions.last_batch import LastBatch
-from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
-from spark_kafka_group.driver.transactions.planning import digest
-from spark_kafka_group.driver.transactions.resolution import Kind, resolved, why_not_decided
 from spark_kafka_group.errors import OptionError, TransactionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.transactions import id_of_source, last_batch, resolution
+from spark_kafka_group.transactions.checkpoint_log import logged_batch
+from spark_kafka_group.transactions.finishing import leftovers
+from spark_kafka_group.transactions.last_batch import LastBatch
+from spark_kafka_group.transactions.mending import Choice, Seen, steps
+from spark_kafka_group.transactions.planning import digest
+from spark_kafka_group.transactions.resolution import Kind, resolved, why_not_decided
 from spark_kafka_group.values.exactly_once import (
     BatchId,
     Decision,

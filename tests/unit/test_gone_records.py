@@ -3,9 +3,9 @@
 import pytest
 
 from spark_kafka_group.errors import OffsetOutOfRangeError
-from spark_kafka_group.executor.elections import Elected
-from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
-from spark_kafka_group.executor.stall import Stall
+from spark_kafka_group.executor.reading.gone_records import BELIEVED_AFTER_S, GoneRecords
+from spark_kafka_group.executor.reading.stall import Stall
+from spark_kafka_group.executor.writing.elections import Elected
 from spark_kafka_group.values.offsets import TopicPartition
 
 TP = TopicPartition("orders", 3)

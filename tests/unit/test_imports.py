@@ -14,88 +14,37 @@ from spark_kafka_group import GroupKafkaDataSource
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
-VALUES = {
-    "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "file_sinks", "files", "json_text",
-    "offsets", "option", "options", "outage_message", "planned_transactions", "printable", "retry_topics", "schema",
-    "security", "shared_files", "source_offsets", "spark_version", "task", "text_table", "timing",
-    "transactional_ids", "user_classes", "workers_python",
-}  # fmt: skip
 ALLOWED = {
-    "argument_as_written": set(),
-    "printable": set(),
-    "json_text": set(),
-    "spark_version": {"errors"},
-    "workers_python": {"errors"},
-    "errors": {"printable"},
-    "retry_topics": set(),
-    "error_headers": {"retry_topics"},
-    "offsets": {"errors", "json_text", "printable"},
-    "exactly_once": {"json_text", "offsets"},
-    "planned_transactions": {"errors", "exactly_once"},
-    "transactional_ids": set(),
-    "files": set(),
-    "shared_files": set(),
-    "file_sinks": {"errors", "files", "options", "shared_files"},
-    "source_offsets": {"exactly_once", "files", "json_text", "offsets", "shared_files"},
-    "user_classes": {"errors", "json_text"},
-    "assignors": {"errors", "json_text", "offsets", "user_classes"},
-    "option": {"json_text", "offsets"},
-    "security": {"errors", "files", "json_text", "option", "user_classes"},
-    "options": {
-        "assignors",
-        "errors",
-        "json_text",
-        "offsets",
-        "option",
-        "retry_topics",
-        "schema",
-        "security",
-        "transactional_ids",
-        "user_classes",
+    "text": set(),
+    "errors": {"text"},
+    "values": {"errors", "text"},
+    "offsets": {"values"},
+    "spark": {"errors"},
+    "offsets_topic": {"values"},
+    "assignors": {"errors", "values"},
+    "options": {"assignors", "errors", "text", "values"},
+    "wire": {"assignors", "errors", "offsets_topic", "options", "text", "values"},
+    "transactions": {"errors", "options", "text", "values", "wire"},
+    "driver": {"assignors", "errors", "options", "text", "transactions", "values", "wire"},
+    "executor": {"errors", "options", "text", "values", "wire"},
+    "sink": {"driver", "errors", "executor", "options", "spark", "transactions", "values", "wire"},
+    "source": {"driver", "errors", "executor", "options", "sink", "spark", "values"},
+    "live": {"text", "values"},
+    "batch": {"assignors", "driver", "errors", "live", "options", "spark", "values", "wire"},
+    "metrics": {"errors", "text", "values"},
+    "listener": {"errors", "metrics", "options", "spark", "text", "values", "wire"},
+    "processing": {"errors", "executor", "metrics", "options", "spark", "text", "values", "wire"},
+    "tools": {
+        "errors", "executor", "live", "offsets_topic", "options", "spark", "text", "transactions", "values", "wire",
     },
-    "outage_message": set(),
-    "schema": set(),
-    "commit_metadata": {"json_text"},
-    "kafka_bytes": {"offsets"},
-    "consumer_group_records": {"kafka_bytes"},
-    "consumer_protocol": {"kafka_bytes", "offsets"},
-    "offsets_topic": {"consumer_group_records", "kafka_bytes", "offsets"},
-    "task": {"offsets"},
-    "text_table": {"printable"},
-    "timing": set(),
-    "wire": VALUES | {"consumer_protocol"},
-    "driver": VALUES | {"wire"},
-    "executor": VALUES | {"wire"},
-    "hung_up": set(),
-    "spark_processes": {"errors", "executor", "hung_up"},
-    "sink": VALUES | {"driver", "executor", "spark_processes", "wire"},
-    "source": VALUES | {"driver", "executor", "hung_up", "sink", "spark_processes"},
-    "live": {"offsets", "printable", "text_table"},
-    "batch": VALUES | {"wire", "driver", "live"},
-    "metrics": {"errors", "json_text", "offsets"},
-    "listener": VALUES | {"metrics", "wire"},
-    "processing": VALUES | {"executor", "hung_up", "metrics", "wire"},
-    "sampling": VALUES | {"executor", "wire"},
-    "tools": VALUES
-    | {
-        "argument_as_written",
-        "driver",  # of it, transactions alone
-        "wire",
-        "consumer_group_records",
-        "consumer_protocol",
-        "offsets_topic",
-        "live",
-        "sampling",
-    },
-    "top": VALUES | {"tools", "wire"},
-    "explore": VALUES | {"executor", "wire", "sampling", "tools"},
-    "submit": {"file_sinks", "tools"},
+    "explore": {"errors", "executor", "options", "text", "tools", "values", "wire"},
+    "pictures": {"metrics", "text", "tools", "values"},
+    "submit": {"tools", "values"},
     "replay": {"processing"},
-    "pictures": VALUES | {"metrics", "tools"},
-    "__main__": {"errors", "pictures", "printable", "tools", "top"},
-    "__init__": VALUES | {"source", "batch", "listener", "processing"},
-    "testing": {"argument_as_written", "offsets_topic", "spark_version"},
-}
+    "__main__": {"errors", "pictures", "text", "tools"},
+    "__init__": {"batch", "errors", "listener", "processing", "source", "spark"},
+    "testing": {"offsets_topic", "spark", "text"},
+}  # fmt: skip
 """Room to the rooms it may import. driver and executor never meet."""
 
 
@@ -147,6 +96,18 @@ def test_a_log_is_looked_up_without_the_modules_of_groups():
     }
 
 
+IN_DRIVER = ("stream", "session", "steps", "query", "membership", "positions", "backlog", "reporting")
+"""What calls before what is called. The last four are parts, which do not know the steps that put them together."""
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) == "driver"], ids=lambda path: path.name)
+def test_no_part_of_the_driver_imports_what_calls_it(path):
+    own = path.relative_to(PACKAGE / "driver").parts[0].removesuffix(".py")
+    above = IN_DRIVER[: min(IN_DRIVER.index(own), 4)] if own in IN_DRIVER else ("stream", "session", "steps")
+    names = [name.split(".")[2:] for name in imported_modules(path) if name.startswith("spark_kafka_group.driver.")]
+    assert [name for name in names if name[0] in above] == []
+
+
 def test_no_room_may_import_itself_by_way_of_others():
     for room in ALLOWED:
         below, seen = list(ALLOWED[room]), set()
@@ -175,7 +136,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def test_no_two_modules_have_one_name():
     """`driver.batch` beside the room `batch`, say, has a reader look into the wrong one."""
-    public = {"submit", "replay"}  # doors to tools.submit and processing.replay
+    public = {"submit", "replay", "offsets"}  # doors to tools.submit, processing.replay and values.offsets
     names = Counter(path.stem for path in FILES if path.stem not in {"__init__", "__main__", *public})
     assert [name for name, times in names.items() if times > 1] == []
 
@@ -202,11 +163,8 @@ builder.append("t", 0, message, 0, 0, 1)
 assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
-OF_A_WORKER = {
-    "errors", "executor", "hung_up", "json_text", "offsets", "option", "options", "printable", "retry_topics",
-    "schema", "security", "source", "spark_processes", "spark_version", "task", "timing", "transactional_ids",
-    "user_classes", "wire",
-}  # fmt: skip
+OF_A_WORKER = {"errors", "executor", "options", "source", "spark", "text", "values", "wire"}
+OF_ITS_VALUES = {"offsets", "retry_topics", "schema", "task", "timing", "transactional_ids", "user_classes"}
 OF_ITS_WIRE = {
     "client", "client.address", "client.broker_versions", "client.connect", "client.connection_log",
     "client.event_loop", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
@@ -243,12 +201,13 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     assert not [name for name in unpickled if name.split(".")[0] == "kafka"]
     own = [name.split(".") for name in read if name.startswith("spark_kafka_group.")]
     assert {parts[1] for parts in own} == OF_A_WORKER
+    assert {parts[2] for parts in own if parts[1] == "values" and len(parts) > 2} == OF_ITS_VALUES
     assert {".".join(parts[2:]) for parts in own if parts[1] == "wire" and len(parts) > 2} == OF_ITS_WIRE
     assert "spark_kafka_group.executor.decode._decode_c" in read
     unneeded = {"spark_kafka_group.executor.decode._decode_py", "urllib.request", "http.client", "pandas", "difflib"}
-    unneeded.add("spark_kafka_group.executor.corrupt")
+    unneeded.add("spark_kafka_group.executor.reading.damage")
     assert not unneeded & read
-    of_security = {parts[2] for parts in own if parts[1] == "security" and len(parts) > 2}
+    of_security = {parts[3] for parts in own if parts[1:3] == ["options", "security"] and len(parts) > 3}
     assert of_security == {"option_values", "secret", "settings"}
     assert not {"ssl", "logging.config"} & unpickled
 
@@ -273,13 +232,10 @@ def test_a_worker_imports_nothing_but_what_writing_needs():
     unpickled, written = (set(line.split()) for line in output.splitlines())
     assert not [name for name in unpickled if name.split(".")[0] in ("kafka", "numpy.testing", "ssl")]
     own = {tuple(name.split(".")[1:]) for name in written if name.startswith("spark_kafka_group.")}
-    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {
-        "sink",
-        "exactly_once",
-        "planned_transactions",
-    }
-    assert not [
-        parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}
-    ]
+    assert {parts[0] for parts in own} == OF_A_WORKER | {"sink"}
+    assert {parts[1] for parts in own if parts[0] == "values" and len(parts) > 1} == OF_ITS_VALUES - {
+        "user_classes"
+    } | {"exactly_once", "planned_transactions"}
+    assert not {("executor", "reading"), ("wire", "group")} & {parts[:2] for parts in own}
     assert "spark_kafka_group.executor.encode._encode_c" in written
     assert not {"spark_kafka_group.executor.encode._encode_py", "pyarrow.compute", "pandas", "difflib"} & written

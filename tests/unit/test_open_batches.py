@@ -8,8 +8,8 @@ import pytest
 
 from spark_kafka_group.errors import BrokerError, WriteError
 from spark_kafka_group.executor import decode, encode
-from spark_kafka_group.executor.sink_columns import SinkColumns
-from spark_kafka_group.executor.write import OpenBatches
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.write import OpenBatches
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.values.offsets import TopicPartition
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
-from spark_kafka_group.executor.sending.attended_clock import ABSENT_AFTER_S, AttendedClock
-from spark_kafka_group.executor.sending.outbox import SEQUENCES, Outbox
+from spark_kafka_group.executor.writing.sending.attended_clock import ABSENT_AFTER_S, AttendedClock
+from spark_kafka_group.executor.writing.sending.outbox import SEQUENCES, Outbox
 from spark_kafka_group.values.offsets import TopicPartition
 
 NODE, OTHER = 1, 2

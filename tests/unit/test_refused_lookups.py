@@ -6,7 +6,7 @@ import kafka.errors as kafka_errors
 import pytest
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
-from spark_kafka_group.executor.fetcher import Fetcher
+from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import FetchedPartition

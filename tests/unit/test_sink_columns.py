@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
 
 

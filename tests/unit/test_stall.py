@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.executor.stall import Stall
+from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.task_outage import Outage

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.executor.stall import Stall
-from spark_kafka_group.executor.uncommitted import Uncommitted
+from spark_kafka_group.executor.reading.stall import Stall
+from spark_kafka_group.executor.reading.uncommitted import Uncommitted
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.task_outage import Outage

@@ -8,9 +8,9 @@ from batches import batch_of, numbered, numbers, sender
 from scripted_logs import ScriptedLogs
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, RecordTooLargeError, WriteError
-from spark_kafka_group.executor.sender import Written
-from spark_kafka_group.executor.sending import receivers, routes
-from spark_kafka_group.executor.sending.stamping import Transaction
+from spark_kafka_group.executor.writing.sender import Written
+from spark_kafka_group.executor.writing.sending import receivers, routes
+from spark_kafka_group.executor.writing.sending.stamping import Transaction
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import TopicPartition

@@ -8,9 +8,9 @@ from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import UnsupportedVersionError
-from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
-from spark_kafka_group.executor.read import read
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
+from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

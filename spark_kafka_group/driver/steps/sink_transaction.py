@@ -30,9 +30,9 @@ from typing import IO
 
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.values.commit_metadata import commit_note
 from spark_kafka_group.values.exactly_once import SourceBatch
 from spark_kafka_group.values.shared_files import file_name, is_same, make_folder, put, remove
@@ -116,7 +116,7 @@ class SinkTransaction:
         ------
         BrokerError, TransactionError
         """
-        from spark_kafka_group.driver.transactions.finishing import last_decision
+        from spark_kafka_group.transactions.finishing import last_decision
         from spark_kafka_group.wire.transactions.decision_log import DecisionLog
         from spark_kafka_group.wire.transactions.transaction_client import NONE_BEGINS_MS, TransactionClient
 
@@ -173,8 +173,8 @@ class SinkTransaction:
         Readers of committed records would wait for the timeout of its transactions. What cannot be aborted in time, the
         next start aborts.
         """
-        from spark_kafka_group.driver.transactions.deciding import abort_left
         from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+        from spark_kafka_group.transactions.deciding import abort_left
 
         left, self._left = self._left, None
         if left is None:

@@ -96,7 +96,7 @@ class SteppedWriter(GroupKafkaStreamWriter):
 @contextlib.contextmanager
 def _steps_of_the_end(marks: Path) -> Iterator[None]:
     """Have the decision and the end of the transactions stop where it is armed."""
-    from spark_kafka_group.driver.transactions import deciding
+    from spark_kafka_group.transactions import deciding
     from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 
     append, finish = DecisionLog.append, deciding.finish

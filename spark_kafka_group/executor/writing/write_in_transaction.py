@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.executor.rows_written import RowsWritten
-from spark_kafka_group.executor.sending.stamping import Transaction
-from spark_kafka_group.executor.task_transaction import TaskTransaction
-from spark_kafka_group.executor.write import written
+from spark_kafka_group.executor.writing.rows_written import RowsWritten
+from spark_kafka_group.executor.writing.sending.stamping import Transaction
+from spark_kafka_group.executor.writing.task_transaction import TaskTransaction
+from spark_kafka_group.executor.writing.write import written
 from spark_kafka_group.values.exactly_once import BatchId
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
@@ -21,7 +21,7 @@ from spark_kafka_group.wire.transactions.kept_clients import kept_client
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_group.executor.sink_columns import SinkColumns
+    from spark_kafka_group.executor.writing.sink_columns import SinkColumns
     from spark_kafka_group.options.sink_options import SinkOptions
 
 QUERY, BATCH, RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"

@@ -9,21 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spark_kafka_group.driver.transactions import last_batch, resolution
-from spark_kafka_group.driver.transactions.checkpoint_log import is_without, logged_batch
-from spark_kafka_group.driver.transactions.finishing import (
-    abort,
-    abort_a_rest,
-    finish,
-    last_decision,
-    left_open,
-    revoke,
-)
-from spark_kafka_group.driver.transactions.last_batch import LastBatch
-from spark_kafka_group.driver.transactions.planning import digest, of_sources
-from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.transactions import last_batch, resolution
+from spark_kafka_group.transactions.checkpoint_log import is_without, logged_batch
+from spark_kafka_group.transactions.finishing import abort, abort_a_rest, finish, last_decision, left_open, revoke
+from spark_kafka_group.transactions.last_batch import LastBatch
+from spark_kafka_group.transactions.planning import digest, of_sources
+from spark_kafka_group.transactions.resolution import Kind
 from spark_kafka_group.values.exactly_once import UNKNOWN, BatchId, Decision, Producer, State, TaskTransactionWritten
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.values.source_offsets import SourceOffsets

@@ -10,7 +10,7 @@ from spark_kafka_group.values.error_headers import Headers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_group.executor.sink_columns import SinkColumns
+    from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 
 SCHEMA = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, partition int, "
@@ -77,7 +77,7 @@ def fields() -> list[pa.Field]:
 
 def sink_columns() -> SinkColumns:
     """The columns for a task that writes by itself."""
-    from spark_kafka_group.executor.sink_columns import SinkColumns
+    from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 
     topic, key, value, headers, partition, origin = range(len(NAMES))
     return SinkColumns(value, key, topic, headers, partition, origin)

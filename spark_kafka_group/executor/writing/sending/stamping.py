@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
-from spark_kafka_group.executor.sending.outbox import Outbox, Sealed
-from spark_kafka_group.executor.sending.producer_session import ProducerSession
+from spark_kafka_group.executor.writing.sending.outbox import Outbox, Sealed
+from spark_kafka_group.executor.writing.sending.producer_session import ProducerSession
 from spark_kafka_group.values.offsets import TopicPartition
 
 NOBODY, NO_SEQUENCE = (-1, -1), -1

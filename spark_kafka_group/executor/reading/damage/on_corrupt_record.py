@@ -18,20 +18,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
-from spark_kafka_group.executor import batch_headers, decode
-from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.executor.corrupt.damage import Damage, WayOn
-from spark_kafka_group.executor.corrupt.left_out import LeftOut
-from spark_kafka_group.executor.corrupt.search import Found, LeaderChangedError, Search
-from spark_kafka_group.executor.corrupt.surroundings import Surroundings
-from spark_kafka_group.executor.fetcher import SILENCE, Fetcher
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.reading import batch_headers
+from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.damage.damage import Damage, WayOn
+from spark_kafka_group.executor.reading.damage.left_out import LeftOut
+from spark_kafka_group.executor.reading.damage.search import Found, LeaderChangedError, Search
+from spark_kafka_group.executor.reading.damage.surroundings import Surroundings
+from spark_kafka_group.executor.reading.fetcher import SILENCE, Fetcher
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:
-    from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
+    from spark_kafka_group.executor.reading.damage.dead_letter_sender import DeadLetters
     from spark_kafka_group.wire.task_outage import Outage
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Remedy:
         self._surroundings = Surroundings(twin.scan, self._search)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
-            from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
+            from spark_kafka_group.executor.reading.damage.dead_letter_sender import DeadLetters
 
             self._dead_letters = DeadLetters(options, outlives=outage is not None)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}

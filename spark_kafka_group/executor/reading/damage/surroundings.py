@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_group.executor import batch_headers
-from spark_kafka_group.executor.batch_headers import Frame, Scan
-from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.executor.corrupt.damage import Damage
-from spark_kafka_group.executor.corrupt.search import Search, Seen
+from spark_kafka_group.executor.reading import batch_headers
+from spark_kafka_group.executor.reading.batch_headers import Frame, Scan
+from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.damage.damage import Damage
+from spark_kafka_group.executor.reading.damage.search import Search, Seen
 from spark_kafka_group.values.offsets import TopicPartition
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode
-from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
-from spark_kafka_group.executor.fetcher import Fetcher
-from spark_kafka_group.executor.interceptors import consumed
+from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.fetcher import Fetcher
+from spark_kafka_group.executor.reading.interceptors import consumed
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import FAIL
 from spark_kafka_group.values.task import ReadTask
@@ -23,7 +23,7 @@ from spark_kafka_group.wire.task_outage import Outage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_group.executor.corrupt.on_corrupt_record import Remedy
+    from spark_kafka_group.executor.reading.damage.on_corrupt_record import Remedy
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 """Size at which a RecordBatch is handed to Spark: its fixed cost vanishes, and it still fits into caches."""
@@ -78,7 +78,7 @@ def records(
 
         @cache
         def remedy() -> Remedy:
-            from spark_kafka_group.executor.corrupt.on_corrupt_record import Remedy  # seldom needed
+            from spark_kafka_group.executor.reading.damage.on_corrupt_record import Remedy  # seldom needed
 
             return opened.enter_context(contextlib.closing(Remedy(options, twin, fetcher, largest, others, outage)))
 

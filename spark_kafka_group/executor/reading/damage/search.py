@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, CorruptRecordError, ReadError
-from spark_kafka_group.executor import batch_headers, decode
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition

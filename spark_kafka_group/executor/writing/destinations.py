@@ -16,7 +16,7 @@ from spark_kafka_group.text.json_text import shortened
 from spark_kafka_group.values.retry_topics import is_topic_name
 
 if TYPE_CHECKING:
-    from spark_kafka_group.executor.sink_columns import SinkColumns
+    from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 
 SHARED_BYTES = 16_384
 """Java's default of batch.size, after which its producer takes another partition. A record batch is larger here, and a

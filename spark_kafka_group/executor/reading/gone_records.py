@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Collection
 
 from spark_kafka_group.errors import NEW_CHECKPOINT, OffsetOutOfRangeError
-from spark_kafka_group.executor.elections import Elected
-from spark_kafka_group.executor.stall import Stall
+from spark_kafka_group.executor.reading.stall import Stall
+from spark_kafka_group.executor.writing.elections import Elected
 from spark_kafka_group.values.offsets import TopicPartition
 
 log = logging.getLogger(__name__)

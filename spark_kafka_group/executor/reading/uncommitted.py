@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from spark_kafka_group.errors import LASTING, BrokerError
-from spark_kafka_group.executor.stall import Stall
+from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.task_outage import Outage

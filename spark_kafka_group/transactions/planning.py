@@ -11,21 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spark_kafka_group.driver.transactions import last_batch
-from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
-from spark_kafka_group.driver.transactions.finishing import (
-    abort,
-    abort_a_rest,
-    finish,
-    last_decision,
-    left_open,
-    revoke,
-)
-from spark_kafka_group.driver.transactions.last_batch import LastBatch
-from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.errors import TransactionError, TransactionLostError
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.transactions import last_batch
+from spark_kafka_group.transactions.checkpoint_log import logged_batch
+from spark_kafka_group.transactions.finishing import abort, abort_a_rest, finish, last_decision, left_open, revoke
+from spark_kafka_group.transactions.last_batch import LastBatch
+from spark_kafka_group.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.values.exactly_once import OF_A_BATCH_WRITE, Decision, Producer, State
 from spark_kafka_group.values.planned_transactions import PlannedTransactions
 from spark_kafka_group.values.source_offsets import SourceOffsets, published

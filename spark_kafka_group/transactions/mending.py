@@ -6,16 +6,8 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from spark_kafka_group.driver.transactions.finishing import (
-    abort,
-    ends_of,
-    finish,
-    last_decision,
-    left_open,
-    leftovers,
-    revoke,
-)
-from spark_kafka_group.driver.transactions.resolution import Kind
+from spark_kafka_group.transactions.finishing import abort, ends_of, finish, last_decision, left_open, leftovers, revoke
+from spark_kafka_group.transactions.resolution import Kind
 from spark_kafka_group.values.exactly_once import Decision, Producer, State, TaskTransactionWritten, named
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark import TaskContext
 
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
-from spark_kafka_group.executor.corrupt.left_out import LeftOut
-from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
-from spark_kafka_group.executor.write import write
+from spark_kafka_group.executor.reading.damage.left_out import LeftOut
+from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.values.error_headers import SOURCE, Failure, Origin, Reader, handed_on

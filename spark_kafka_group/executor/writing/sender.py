@@ -15,12 +15,12 @@ from typing import NamedTuple, Self
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError
 from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
-from spark_kafka_group.executor.sending import receivers, unwritten
-from spark_kafka_group.executor.sending.attended_clock import AttendedClock
-from spark_kafka_group.executor.sending.outbox import Outbox, Sealed
-from spark_kafka_group.executor.sending.producer_session import ProducerSession
-from spark_kafka_group.executor.sending.routes import LONGEST_PAUSE_S, Asked, Routes
-from spark_kafka_group.executor.sending.stamping import Stamping, Stamps, Transaction
+from spark_kafka_group.executor.writing.sending import receivers, unwritten
+from spark_kafka_group.executor.writing.sending.attended_clock import AttendedClock
+from spark_kafka_group.executor.writing.sending.outbox import Outbox, Sealed
+from spark_kafka_group.executor.writing.sending.producer_session import ProducerSession
+from spark_kafka_group.executor.writing.sending.routes import LONGEST_PAUSE_S, Asked, Routes
+from spark_kafka_group.executor.writing.sending.stamping import Stamping, Stamps, Transaction
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.values.offsets import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_kafka_group.executor.sending.producer_session import ProducerSession
+from spark_kafka_group.executor.writing.sending.producer_session import ProducerSession
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.kept_connections import KeptConnections
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers

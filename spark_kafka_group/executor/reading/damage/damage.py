@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spark_kafka_group.errors import CorruptRecordError
-from spark_kafka_group.executor.batch_headers import HEADER_BYTES, Frame
-from spark_kafka_group.executor.chunk import Chunk
+from spark_kafka_group.executor.reading.batch_headers import HEADER_BYTES, Frame
+from spark_kafka_group.executor.reading.chunk import Chunk
 from spark_kafka_group.values.offsets import TopicPartition
 
 MOST_OF_AN_UNKNOWN_END = 1 << 19

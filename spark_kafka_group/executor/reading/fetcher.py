@@ -18,12 +18,12 @@ from spark_kafka_group.errors import (
     CorruptRecordError,
     ReadError,
 )
-from spark_kafka_group.executor import batch_headers
-from spark_kafka_group.executor.chunk import Chunk
-from spark_kafka_group.executor.elections import Elections
-from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
-from spark_kafka_group.executor.stall import Stall
-from spark_kafka_group.executor.uncommitted import Uncommitted
+from spark_kafka_group.executor.reading import batch_headers
+from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.gone_records import BELIEVED_AFTER_S, GoneRecords
+from spark_kafka_group.executor.reading.stall import Stall
+from spark_kafka_group.executor.reading.uncommitted import Uncommitted
+from spark_kafka_group.executor.writing.elections import Elections
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, NearestReplicas, unreached
 from spark_kafka_group.wire.reactions import Reaction

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from spark_kafka_group.driver.transactions.checkpoint_log import newest_has
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.transactions.checkpoint_log import newest_has
 from spark_kafka_group.values.source_offsets import running_with_another_id
 
 GOES_WITHIN_S = 3.0
@@ -27,7 +27,7 @@ def check(transactional_id: str | None, checkpoint: str | None, shared: Path | N
     transactional_id
         Of the sink; None where it is at least once.
     shared
-        As of :func:`~spark_kafka_group.driver.transactions.planning.planned`.
+        As of :func:`~spark_kafka_group.transactions.planning.planned`.
 
     Raises
     ------

@@ -7,21 +7,21 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_group.executor import encode
-from spark_kafka_group.executor.destinations import TopicDestinations, by_key, rows_of_topics
 from spark_kafka_group.executor.encode import CODECS, BatchBuilder, Compression, EncodedBatch, Encoder, Rows
 from spark_kafka_group.executor.encode.arrow_columns import binary_column, headers_column
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
-from spark_kafka_group.executor.producers import sender_for, topics_of
-from spark_kafka_group.executor.rows_written import RowsWritten
-from spark_kafka_group.executor.sender import Written
-from spark_kafka_group.executor.sending.stamping import Transaction
+from spark_kafka_group.executor.writing.destinations import TopicDestinations, by_key, rows_of_topics
+from spark_kafka_group.executor.writing.producers import sender_for, topics_of
+from spark_kafka_group.executor.writing.rows_written import RowsWritten
+from spark_kafka_group.executor.writing.sender import Written
+from spark_kafka_group.executor.writing.sending.stamping import Transaction
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
 from spark_kafka_group.values.offsets import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_group.executor.sink_columns import SinkColumns
+    from spark_kafka_group.executor.writing.sink_columns import SinkColumns
     from spark_kafka_group.options.producing import Producing
     from spark_kafka_group.options.sink_options import SinkOptions
 

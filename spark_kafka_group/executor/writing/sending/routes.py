@@ -7,8 +7,8 @@ import time
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import LASTING, BrokerError
-from spark_kafka_group.executor.sending import unwritten
-from spark_kafka_group.executor.sending.outbox import Outbox, Sealed
+from spark_kafka_group.executor.writing.sending import unwritten
+from spark_kafka_group.executor.writing.sending.outbox import Outbox, Sealed
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from spark_kafka_group.driver.transactions.resolution import Resolution, resolved
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.transactions.resolution import Resolution, resolved
 from spark_kafka_group.values.exactly_once import Decision, Producer, State, TaskTransactionWritten
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient, is_next

@@ -6,8 +6,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from spark_kafka_group.executor.encode import Encoder
-from spark_kafka_group.executor.sender import Sender
-from spark_kafka_group.executor.sending.stamping import Transaction
+from spark_kafka_group.executor.writing.sender import Sender
+from spark_kafka_group.executor.writing.sending.stamping import Transaction
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics

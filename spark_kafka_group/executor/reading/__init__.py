@@ -1,0 +1,1 @@
+"""How a task reads its ranges: fetches, retries, records that are gone or damaged, rows."""

@@ -1,0 +1,1 @@
+"""How a task writes its rows: where each row goes, batches in flight, their answers, transactions."""

@@ -1,0 +1,3 @@
+"""Topic partitions, the keys of metrics by partition; this is the public name of ``values.offsets``."""
+
+__all__ = ["TopicPartition"]
