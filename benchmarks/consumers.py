@@ -19,7 +19,7 @@ from common import Goal, Report, fill, parser, seconds
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.writing.rows_written import RowsWritten
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.spark.spark_processes import (
@@ -18,7 +17,7 @@ from spark_kafka_group.spark.spark_processes import (
     keep_imports,
     no_collection,
 )
-from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
+from spark_kafka_group.values.planned_transactions import PlannedTransactions, RowsWritten, TaskWrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,8 +102,8 @@ def stream_writer(options: SinkOptions, schema: StructType) -> GroupKafkaStreamW
         return GroupKafkaStreamWriter(options, columns)
     with no_collection():
         from spark_kafka_group.driver import process
-        from spark_kafka_group.transactions import id_of_source
-    id_of_source.check(options.transacting.transactional_id, options.checkpoint, process.shared_directory())
+        from spark_kafka_group.transactions import checkpoint_log
+    checkpoint_log.check(options.transacting.transactional_id, options.checkpoint, process.shared_directory())
     return GroupKafkaStreamWriter(options, columns, _planned(options))
 
 
@@ -128,7 +127,7 @@ def _write(
         if planned is None:
             written = write(batches, options, columns)
         else:
-            from spark_kafka_group.executor.writing.write_in_transaction import write_in_transaction
+            from spark_kafka_group.executor.writing.task_transaction import write_in_transaction
 
             written = write_in_transaction(batches, options, columns, planned)
     keep_imports()

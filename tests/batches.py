@@ -12,8 +12,8 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.executor.encode import Compression, EncodedBatch, load
-from spark_kafka_group.executor.encode.arrow_columns import binary_column
 from spark_kafka_group.executor.writing.sender import Sender
+from spark_kafka_group.executor.writing.write import binary_column
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.values.offsets import TopicPartition

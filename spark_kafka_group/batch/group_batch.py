@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import CommitError, GroupKafkaError, MembershipLostError, OptionError
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.bounds import fix_ranges
 from spark_kafka_group.options.checks import check_for_batch
-from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.spark.workers_python import require_found
 from spark_kafka_group.values.commit_metadata import commit_note
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
@@ -95,7 +95,7 @@ def _batch_of_group(spark: SparkSession, options: Mapping[str, str], progress: b
     from spark_kafka_group.assignors import resolve
     from spark_kafka_group.driver.batch_read import batch_ranges, check_named, starting
     from spark_kafka_group.driver.hooks import Hooks
-    from spark_kafka_group.driver.membership.other_members import others_in_group
+    from spark_kafka_group.driver.membership.member_protocol import others_in_group
     from spark_kafka_group.driver.reporting.query_metrics import Metrics
     from spark_kafka_group.wire import GroupClient
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.bounds import fix_ranges
 from spark_kafka_group.options.checks import check_for_batch
-from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.spark.workers_python import require_found
 from spark_kafka_group.values.offsets import OffsetRange
 from spark_kafka_group.values.schema import arrow_schema

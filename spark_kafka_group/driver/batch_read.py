@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.driver import client_rack, dead_letters, planner
-from spark_kafka_group.driver.backlog import last_stable
+from spark_kafka_group.driver import planner, start_checks
+from spark_kafka_group.driver.backlog import end_bounds
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.positions import truncation
-from spark_kafka_group.driver.positions.data_loss import DataLoss
 from spark_kafka_group.driver.positions.lookup import looked_up, looked_up_until, warn_without_offset
 from spark_kafka_group.driver.positions.rules import StartRules, by_reset
+from spark_kafka_group.driver.positions.truncation import DataLoss
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
@@ -55,8 +55,8 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
         tps = client.partitions(options.reading.subscription)
         topic_ids = client.topic_ids({tp.topic for tp in tps})
         check_named(options, tps)
-        dead_letters.check(options)
-        client_rack.check(options, client)
+        start_checks.check_dead_letters(options)
+        start_checks.check_rack(options, client)
         committed = {} if group is None else group.committed(tps)
         whole, _ = batch_ranges(options, client, tps, committed)
         epochs = client.leader_epochs(tps)
@@ -161,7 +161,7 @@ def _checked(options: Options, r: OffsetRange, named: Mapping[TopicPartition, in
         raise OptionError(
             f"{r.tp}: the read would start at {r.start} and end at {r.end}: "
             f"check startingOffsets, endingOffsets and the group's committed offset"
-            f"{last_stable.HINT if options.fetching.committed_only else ''}"
+            f"{end_bounds.HINT if options.fetching.committed_only else ''}"
         )
     return r
 
@@ -236,7 +236,7 @@ def _within_logs(
     """
     last = client.end_offsets(named)
     if options.fetching.committed_only:
-        last_stable.check_ends(named, last)
+        end_bounds.check_ends(named, last)
     for tp in sorted(tp for tp, end in last.items() if end < named[tp]):
         losses.report(
             "COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read must end at {named[tp]}, and the log ends at {last[tp]}"

@@ -11,8 +11,8 @@ from spark_kafka_group.driver.membership.manual_assignment import ManualAssignme
 from spark_kafka_group.driver.membership.member import Member
 from spark_kafka_group.driver.membership.member_protocol import Membership
 from spark_kafka_group.driver.planned_batch import Batch
-from spark_kafka_group.driver.positions.data_loss import DataLoss
 from spark_kafka_group.driver.positions.standing import Standing
+from spark_kafka_group.driver.positions.truncation import DataLoss
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.options import Options

@@ -36,17 +36,17 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.driver import planner
+from spark_kafka_group.driver.backlog.end_bounds import MinOffsets
 from spark_kafka_group.driver.backlog.log_samples import LogSamples
-from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.planned_batch import Batch
-from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps import next_end, replayed
 from spark_kafka_group.driver.steps.backlog import Backlog
 from spark_kafka_group.driver.steps.handing_over import hand_over, set_right, try_to_hand_over
+from spark_kafka_group.driver.steps.next_end import CheckpointedEnds
 from spark_kafka_group.driver.steps.progress import progress_of
 from spark_kafka_group.driver.steps.settling import Settling
 from spark_kafka_group.driver.steps.sink_transaction import SinkTransaction

@@ -3,6 +3,8 @@
 Spark calls, in this order: ``prepare_available_now`` (if at all), then on a new query ``initial_offset``, on a restart
 after an unfinished batch ``plan`` with the logged offsets, and at every trigger ``latest_offset``. Its ``start`` has
 succeeded: it is the end of the last batch in Spark's commit log.
+
+A thread takes part in rebalances between Spark's calls, which can be far apart.
 """
 
 from __future__ import annotations
@@ -11,14 +13,12 @@ import contextlib
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.driver import client_rack, dead_letters, process
+from spark_kafka_group.driver import process, start_checks
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
-from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
-from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import FencedError, MembershipError, OptionError
@@ -29,6 +29,60 @@ from spark_kafka_group.values.file_sinks import stop_if_refused
 from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import LogClient
+from spark_kafka_group.wire.outage import PROBE_MS, BrokersAwayError, QueryOutage
+
+CHECK_MS = 500
+"""How long a rebalance may wait for this member after the heartbeat that announces it."""
+
+
+class BetweenTriggers:
+    """Calls `settle` again and again, in a thread, while the lock is free.
+
+    Parameters
+    ----------
+    settle
+        Called with the milliseconds it may take. An error ends the thread; :meth:`raise_error` brings it to Spark.
+    """
+
+    def __init__(self, settle: Callable[[float], None], lock: threading.RLock, heartbeat_interval_ms: int) -> None:
+        self._settle = settle
+        self._lock = lock
+        self._every_s = min(heartbeat_interval_ms, CHECK_MS) / 1000
+        self._stopping = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="groupkafka-idler", daemon=True)
+        self._thread.start()
+
+    def raise_error(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """Settle no more. The caller has the lock, so no call is under way."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """End the thread; waits for a call under way, which is short."""
+        self._stopping.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=2 * CHECK_MS / 1000)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            if not self._lock.acquire(blocking=False):
+                continue
+            try:
+                if not self._stopping.is_set():
+                    self._settle(CHECK_MS)
+            except Exception as error:  # noqa: BLE001 - raised where Spark sees it
+                # 1. A call is under way. 2. stop() gives up waiting for it, and closes connections. 3. The call fails:
+                #    that is no error of the query's.
+                if not self._stopping.is_set():
+                    self._error = error
+                return
+            finally:
+                self._lock.release()
 
 
 class StreamDriver:
@@ -51,7 +105,7 @@ class StreamDriver:
         self._caps: dict[TopicPartition, int] | None = None
         self._missing: list[str] = []  # with availableNow
         self._session: GroupSession | None = None
-        self._outage: Outage | None = None
+        self._outage: QueryOutage | None = None
         self._idler: BetweenTriggers | None = None
         self._stopped = False
         self._lock = threading.RLock()
@@ -186,21 +240,21 @@ class StreamDriver:
         self._seen.append((offset_json, offset))
         return offset
 
-    def _joined(self, offset: GroupOffset) -> tuple[GroupSession, Outage]:
+    def _joined(self, offset: GroupOffset) -> tuple[GroupSession, QueryOutage]:
         """The session under the reader id that `offset` carries, and whether its brokers are away."""
         if self._stopped:
             raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
             self._refuse_missing(offset)
             process.prepare(self.stop)
-            dead_letters.check(self._options)
-            client_rack.look_up(self._options)
+            start_checks.check_dead_letters(self._options)
+            start_checks.look_up_rack(self._options)
             siblings = self._shared or process.shared_directory()
             stop_if_refused(siblings, self._options.source_key)
             reader = offset.reader or self._new_reader
             session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
             client, group_id = session.member.client, session.committer.group_id
-            outage = self._outage = Outage(client, group_id, self._options.connection.max_broker_outage_ms)
+            outage = self._outage = QueryOutage(client, group_id, self._options.connection.max_broker_outage_ms)
             if not self._options.reading.subscription.manual:
                 self._idler = BetweenTriggers(
                     lambda patience_ms: outage.leave_to_trigger(session.settle_between_triggers, patience_ms),

@@ -12,8 +12,8 @@ from spark_kafka_group.explore.shown_table import Table, short_name
 from spark_kafka_group.text.text_table import counted, shortened
 from spark_kafka_group.tools.coordinators import missing_groups
 from spark_kafka_group.tools.describe import PartitionRow, behind, look_without_generation, records_behind
+from spark_kafka_group.tools.few_records import LagAdmin
 from spark_kafka_group.tools.formatting import reader_and_batch
-from spark_kafka_group.tools.lag_admin import LagAdmin
 from spark_kafka_group.wire.admin import GroupAdmin
 
 LONGEST_ID = 26

@@ -9,7 +9,7 @@ from typing import Any
 from spark_kafka_group.errors import CorruptRecordError, GroupKafkaError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.reading import batch_headers
-from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.explore.decoded import Decoded, decoded
 from spark_kafka_group.options import Options

@@ -1,16 +1,24 @@
-"""A bar that is drawn in place: tqdm's, which needs nothing else and knows terminals and notebooks."""
+"""A bar that is drawn in place: tqdm's, which needs nothing else and knows terminals and notebooks.
+
+How many tasks of running jobs have ended, by Spark's status tracker.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TextIO
 
-from spark_kafka_group.live.row_counts import RowCounts
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.text.text_table import shortened
+from spark_kafka_group.values.offsets import GROUP_KEY
 
 TERMINAL = "/dev/tty"
 """The terminal of this process, wherever its output goes."""
@@ -18,6 +26,68 @@ NUMBERS = 56
 """Columns that the numbers of a bar take."""
 SHORTEST_TITLE = 16
 MISSING = "a bar needs tqdm: pip install tqdm, or install this package with the extra notebook"
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """How far a query is.
+
+    Attributes
+    ----------
+    rows
+        Rows of the micro-batches that have ended.
+    lag
+        Records between the end of the last one and the ends of the logs, as they were when it was planned.
+    """
+
+    rows: int = 0
+    lag: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows when the query has caught up."""
+        return self.rows + self.lag
+
+    def after(self, batches: Iterable[StreamingQueryProgress]) -> RowCounts:
+        """As it is after these micro-batches, too."""
+        rows, lag = self.rows, self.lag
+        for batch in batches:
+            rows += batch.numInputRows
+            lag = lag_of(batch)
+        return RowCounts(rows, lag)
+
+
+def lag_of(batch: StreamingQueryProgress) -> int:
+    """Records behind the ends of the logs when the batch was planned; 0 for a replayed batch, which has not looked."""
+    return sum(_behind(source.endOffset, source.latestOffset) for source in batch.sources)
+
+
+def generation_of(batch: StreamingQueryProgress) -> int | None:
+    """The generation that planned the batch, of its first groupkafka source; None if it has none."""
+    ends = (_json(source.endOffset) for source in batch.sources)
+    return next((end[GROUP_KEY]["generation"] for end in ends if GROUP_KEY in end), None)
+
+
+def _behind(end_offset: str, latest_offset: str) -> int:
+    end, latest = _json(end_offset), _json(latest_offset)
+    if GROUP_KEY not in end:
+        return 0
+    return sum(
+        max(0, offset - end[topic][partition])
+        for topic, partitions in latest.items()
+        if topic != GROUP_KEY
+        for partition, offset in partitions.items()
+        if partition in end.get(topic, {})
+    )
+
+
+def _json(offset: str) -> dict[str, Any]:
+    """An offset of any source; empty if it is no object, as that of Spark's rate source."""
+    try:
+        value = json.loads(offset or "null")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 class Bar:
@@ -135,3 +205,29 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")
+
+
+class Tasks(NamedTuple):
+    """Tasks of a stage."""
+
+    ended: int
+    all: int
+
+
+def of_stage(spark: SparkSession, job_group: str | None = None) -> Tasks | None:
+    """Those of a stage that runs, of any job or of a job group, such as a query's run id.
+
+    None where none runs, or over Spark Connect, which does not show it.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        return None
+    tracker = spark.sparkContext.statusTracker()
+    jobs = tracker.getActiveJobsIds() if job_group is None else tracker.getJobIdsForGroup(job_group)
+    active = set(tracker.getActiveStageIds())
+    for job in sorted(jobs, reverse=True):
+        info = tracker.getJobInfo(job)
+        for stage in sorted(active.intersection(info.stageIds)) if info is not None else ():
+            found = tracker.getStageInfo(stage)
+            if found is not None:
+                return Tasks(found.numCompletedTasks, found.numTasks)
+    return None

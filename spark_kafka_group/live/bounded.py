@@ -1,4 +1,7 @@
-"""A bar for a batch read, whose number of records is known before it starts."""
+"""A bar for a batch read, whose number of records is known before it starts.
+
+How far a query is, by the progress of its micro-batches.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from collections.abc import Iterator
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from spark_kafka_group.live import tasks
-from spark_kafka_group.live.bar import Bar, bar
-from spark_kafka_group.live.row_counts import RowCounts
+from spark_kafka_group.live.bar import Bar, RowCounts, bar, of_stage
 
 EVERY_S = 0.5
 
@@ -50,7 +51,7 @@ def _drawing(spark: SparkSession, drawn: Bar, records: int) -> Iterator[None]:
         most = 0
         with contextlib.suppress(Py4JError, OSError):  # the session was stopped
             while not ended.wait(EVERY_S):
-                stage = tasks.of_stage(spark)
+                stage = of_stage(spark)
                 if stage is not None:
                     most = max(most, records * stage.ended // stage.all)
                     drawn.show(RowCounts(most, records - most), f"{stage.ended} of {stage.all} tasks")

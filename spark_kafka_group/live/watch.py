@@ -1,17 +1,71 @@
-"""``watch``: a query in a notebook's cell, or in a terminal."""
+"""``watch``: a query in a notebook's cell, or in a terminal.
+
+The micro-batches of a query, each once.
+
+Ctrl-C that ends a view, and nothing else.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import signal
+import threading
 import time
+from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_group.live import interrupt, tasks
-from spark_kafka_group.live.bar import bar
-from spark_kafka_group.live.batches import Batches, line, rows_and_lag
-from spark_kafka_group.live.row_counts import RowCounts
+from spark_kafka_group.live.bar import RowCounts, bar, generation_of, lag_of, of_stage
+
+
+class Batches:
+    """Micro-batches with records that have ended, as Spark's progress shows them."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._seen: set[int] = set()
+
+    def ended(self) -> list[StreamingQueryProgress]:
+        """Those that no call before has returned."""
+        batches = [batch for batch in self._query.recentProgress if batch.numInputRows]
+        ended = [batch for batch in batches if batch.batchId not in self._seen]
+        self._seen.update(batch.batchId for batch in ended)
+        return ended
+
+
+def line(batch: StreamingQueryProgress, rest: str) -> str:
+    """A line about a batch; `rest` stands behind the numbers of batch and generation."""
+    generation = generation_of(batch)
+    return f"batch {batch.batchId:>5}  generation {'-' if generation is None else generation:>4}  {rest}"
+
+
+def rows_and_lag(batch: StreamingQueryProgress) -> str:
+    """The rest of a line, where nothing else is to be said."""
+    return (
+        f"records {batch.numInputRows:>9,}  {batch.processedRowsPerSecond or 0:>9,.0f} rows/s  lag {lag_of(batch):>9,}"
+    )
+
+
+@contextlib.contextmanager
+def taken() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets while the block runs.
+
+    pyspark's own handler cancels all jobs of the session, so that a running query would fail. And an exception in the
+    middle of a call to the JVM would leave its answer to the next call.
+    """
+    came = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield came  # Python lets no other thread have signals
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.set())
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
+
 
 EVERY_S = 0.5
 
@@ -38,7 +92,7 @@ def watch(query: StreamingQuery, seconds: float | None = None) -> None:
     ended = batches.ended()
     counts = RowCounts().after(ended)
     deadline = math.inf if seconds is None else time.monotonic() + seconds
-    with interrupt.taken() as stop, bar(query.name or "query", counts.rows) as drawn:
+    with taken() as stop, bar(query.name or "query", counts.rows) as drawn:
         active = True
         while True:
             if drawn is not None:
@@ -59,7 +113,7 @@ def watch(query: StreamingQuery, seconds: float | None = None) -> None:
 
 def note(query: StreamingQuery, counts: RowCounts) -> str:
     """The lag, once a micro-batch has ended, and the tasks of the one that runs."""
-    running = tasks.of_stage(SparkSession.active(), query.runId)
+    running = of_stage(SparkSession.active(), query.runId)
     parts = [f"lag {counts.lag:,}"] if counts.rows else []
     parts += [] if running is None else [f"{running.ended} of {running.all} tasks"]
     return ", ".join(parts)

@@ -13,8 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from spark_kafka_group.options.client_options import ClientOptions
-from spark_kafka_group.options.connection import Connection
+from spark_kafka_group.options.connection import ClientOptions, Connection
 from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.given_values import LONGEST_TEXT, check_required, values, why_unknown
 from spark_kafka_group.options.group import Group
@@ -66,7 +65,6 @@ def parsed_each(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _why_refused(name: str) -> str | None:
-    from spark_kafka_group.options.of_other_side import why_of_writing
-    from spark_kafka_group.options.unsupported import why_unsupported
+    from spark_kafka_group.options.unsupported import why_of_writing, why_unsupported
 
     return why_unsupported(name) or why_of_writing(name)

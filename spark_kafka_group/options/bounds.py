@@ -1,13 +1,17 @@
-"""Where reading starts or ends, as options say it: words, offsets, or times; for all partitions, a topic's, or each."""
+"""Where reading starts or ends, as options say it: words, offsets, or times; for all partitions, a topic's, or each.
+
+Options of a batch read whose offsets are known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition, positions_to_json
 
 
 @dataclass(frozen=True)
@@ -105,3 +109,22 @@ class Bound:
 
 def _listed(tps: Collection[TopicPartition]) -> str:
     return ", ".join(map(str, sorted(tps)))
+
+
+REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
+"""Beginnings of the names of options that choose records."""
+
+
+def fix_ranges(options: Mapping[str, str], ranges: Collection[OffsetRange]) -> dict[str, str]:
+    """`options` changed so that they read `ranges`, of which there must be one, and nothing else.
+
+    Other partitions of the same topics, and the group's offsets, then have no effect.
+    """
+    partitions: dict[str, list[int]] = {}
+    for r in ranges:
+        partitions.setdefault(r.tp.topic, []).append(r.tp.partition)
+    return {name: value for name, value in options.items() if not name.lower().startswith(REPLACED)} | {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(positions_to_json({r.tp: r.start for r in ranges})),
+        "endingOffsets": json.dumps(positions_to_json({r.tp: r.end for r in ranges})),
+    }

@@ -1,4 +1,7 @@
-"""How brokers are reached."""
+"""How brokers are reached.
+
+The options of every client of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from spark_kafka_group.options import parsing
+from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.option import Section, choice, integer, option
-from spark_kafka_group.options.security import Secret
+from spark_kafka_group.options.security import Secret, Security
 from spark_kafka_group.options.security import option_values as security
 
 
@@ -121,3 +125,16 @@ class Connection(Section):
         """Values that kafka-python takes unchanged, by its own names."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.metadata["passed_on"]}
         return {name: value.text if isinstance(value, Secret) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """Whole sections, so that an option that is added to one of them is wherever the section is.
+
+    The driver's clients, those of executors, of the listener and of the tools take this and no more; reads of other
+    topics, offsets or groups are equal in it.
+    """
+
+    connection: Connection
+    security: Security
+    fetching: Fetching

@@ -8,8 +8,7 @@ from typing import Any
 
 from spark_kafka_group.options.sections import DECLARED, SECTIONS
 from spark_kafka_group.options.sink_sections import SINK_SECTIONS
-from spark_kafka_group.options.unsupported import OF_CLIENTS, UNSUPPORTED
-from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS
+from spark_kafka_group.options.unsupported import OF_CLIENTS, UNSUPPORTED, UNSUPPORTED_IN_SINKS
 
 FIRST = {
     "kafka.bootstrap.servers": "Always: your brokers.",

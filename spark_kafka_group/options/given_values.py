@@ -100,7 +100,7 @@ def why_unknown(name: str, declared: Declared, why_refused: Callable[[str], str 
         return f"option {shortened(name)} is not known: no option has so long a name"
     why = why_refused(name)
     if why is not None:
-        from spark_kafka_group.options.of_other_side import spelled
+        from spark_kafka_group.options.unsupported import spelled
 
         return f"option {spelled(name)} is not supported: {why}"
     lowered = name.lower()

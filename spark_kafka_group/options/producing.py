@@ -1,9 +1,13 @@
-"""How records are sent to brokers: acknowledgements, batches and limits, by the names of Kafka's producer."""
+"""How records are sent to brokers: acknowledgements, batches and limits, by the names of Kafka's producer.
+
+Options of writing: the topic, the columns that count, and what is guaranteed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_kafka_group.options import parsing
 from spark_kafka_group.options.option import Section, boolean, choice, integer, option
 from spark_kafka_group.values.offsets import INT64_MAX
 
@@ -96,4 +100,32 @@ class Producing(Section):
         "kafka.partitioner.ignore.keys", boolean,
         "Whether rows with a key are spread over partitions like rows without a key.",
         default=False,
+    )  # fmt: skip
+
+
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
+
+
+@dataclass(frozen=True, repr=False)
+class Writing(Section):
+    """Where rows go, and how often each may arrive."""
+
+    topic: str | None = option(
+        "topic", parsing.topic,
+        "The topic to write to. Takes precedence over the column `topic`, which is required without it.",
+        shown="the column `topic`",
+    )  # fmt: skip
+    include_headers: bool = option(
+        "includeHeaders", boolean, "Whether the column `headers`, where there is one, is written.", default=True
+    )
+    delivery_guarantee: str = option(
+        "deliveryGuarantee", choice(AT_LEAST_ONCE, EXACTLY_ONCE),
+        "`at-least-once`: each row is written, and more than once where Spark runs a task or a micro-batch again. "
+        "`exactly-once`: readers of committed records get each row once; needs `kafka.transactional.id`.",
+        default=AT_LEAST_ONCE,
+    )  # fmt: skip
+    encoder: str = option(
+        "encoder", choice("auto", "c", "python"),
+        "`c` is compiled. `python` writes the same records slowly. `auto` takes `c` where it was built.",
+        default="auto",
     )  # fmt: skip

@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spark_kafka_group.options.client_options import ClientOptions
-from spark_kafka_group.options.connection import Connection
-from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.options.connection import ClientOptions, Connection
+from spark_kafka_group.options.producing import Producing, Writing
 from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.options.transacting import Transacting
-from spark_kafka_group.options.writing import Writing
 
 LARGEST_REQUEST = 100 * 1024 * 1024
 """Brokers take no larger one (socket.request.max.bytes)."""

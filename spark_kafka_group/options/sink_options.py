@@ -11,15 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options.client_options import ClientOptions
-from spark_kafka_group.options.connection import Connection
+from spark_kafka_group.options.connection import ClientOptions, Connection
 from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.given_values import check_required, values, why_unknown
-from spark_kafka_group.options.producing import MOST_IN_FLIGHT, Producing
+from spark_kafka_group.options.producing import EXACTLY_ONCE, MOST_IN_FLIGHT, Producing, Writing
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.options.writing import EXACTLY_ONCE, Writing
 
 LATE_PROGRESS = "asyncProgressTrackingEnabled"
 CHECKPOINT = "checkpointlocation"
@@ -100,8 +98,7 @@ def _unknown(name: str) -> str:
 
 
 def _why_refused(name: str) -> str | None:
-    from spark_kafka_group.options.of_other_side import why_of_reading
-    from spark_kafka_group.options.unsupported_in_sinks import why_unsupported_in_sinks
+    from spark_kafka_group.options.unsupported import why_of_reading, why_unsupported_in_sinks
 
     return why_unsupported_in_sinks(name) or why_of_reading(name)
 

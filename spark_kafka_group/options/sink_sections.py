@@ -7,10 +7,9 @@ from typing import Any
 
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.option import Section
-from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.options.producing import Producing, Writing
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting
-from spark_kafka_group.options.writing import Writing
 
 SINK_SECTIONS: dict[str, type[Section]] = {
     "writing": Writing, "producing": Producing, "transacting": Transacting, "connection": Connection,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_kafka_group.options import parsing
-from spark_kafka_group.options.client_options import ClientOptions
+from spark_kafka_group.options.connection import ClientOptions
 from spark_kafka_group.options.option import Section, integer, option
 
 DECISION_TOPIC = "__groupkafka_decisions"

@@ -1,8 +1,16 @@
-"""Settings of Kafka's consumers that cannot mean anything here, and why."""
+"""Settings of Kafka's consumers that cannot mean anything here, and why.
+
+Options of reading that were given to the sink, and options of writing that were given to the source.
+
+Settings of Kafka's producers that cannot mean anything here, and why.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from spark_kafka_group.options.sections import DECLARED
+from spark_kafka_group.options.sink_sections import SINK_DECLARED
 
 _NO_DESERIALIZERS = (
     "key and value are binary columns: turn them into other types with Spark, "
@@ -174,3 +182,70 @@ def why_among(reasons: Mapping[str, str], name: str) -> str | None:
         if option.startswith(INTERNAL):
             return "it is internal to Kafka's Java client: leave it out"
     return None
+
+
+_NO_SERIALIZERS = (
+    "key and value are string or binary columns: turn other types into these with Spark, "
+    "as in df.selectExpr('to_json(struct(*)) as value')"
+)
+_ANY_RACK = "rows go to leaders in any rack, and equal shares of those without a key to each partition: leave it out"
+_EQUAL_SHARES = "partitions that have a leader get equal shares of the rows without a key: leave it out"
+
+UNSUPPORTED_IN_SINKS = {
+    **OF_CLIENTS,
+    "kafka.key.serializer": _NO_SERIALIZERS,
+    "kafka.value.serializer": _NO_SERIALIZERS,
+    "kafka.interceptor.classes": "these are Java classes: change rows with Spark before they are written",
+    "kafka.partitioner.class": "it is a Java class: give the rows a column partition",
+    "kafka.partitioner.adaptive.partitioning.enable": _EQUAL_SHARES,
+    "kafka.partitioner.availability.timeout.ms": _EQUAL_SHARES,
+    "kafka.partitioner.rack.aware": _ANY_RACK,
+    "kafka.client.rack": _ANY_RACK,
+    "kafka.buffer.memory.allocation.strategy": (
+        "memory is taken as rows come, which Java's producer calls incremental: leave it out"
+    ),
+    "kafka.retries": "a record batch is sent again until kafka.delivery.timeout.ms is over: take that",
+    "kafka.metadata.max.idle.ms": "a worker process keeps what it knows of a topic: leave it out",
+    "kafka.metric.reporters": "these are Java classes: the query's progress has the number of rows written",
+    "kafka.transaction.two.phase.commit.enable": (
+        "brokers need not wait for another system: the query's own decision is in Kafka. Leave it out"
+    ),
+}
+"""Settings that a sink does not have: by their names in lower case, and the reason, which has the advice."""
+
+
+def why_unsupported_in_sinks(name: str) -> str | None:
+    """Why a setting of Kafka's is refused; None if it is none, or none that is known. With or without ``kafka.``."""
+    return why_among(UNSUPPORTED_IN_SINKS, name)
+
+
+_INSTEAD_OF_READING = {
+    "subscribe": "take topic",
+    "subscribepattern": "take topic, or a column topic",
+    "assign": "take topic and a column partition",
+    "decoder": "take encoder",
+    "kafka.default.api.timeout.ms": "take kafka.max.block.ms",
+    "maxbrokeroutage": "take kafka.delivery.timeout.ms",
+    "partition.metadata.cache.ttl.ms": "take kafka.metadata.max.age.ms",
+}
+_INSTEAD_OF_WRITING = {"topic": "take subscribe", "encoder": "take decoder"}
+
+
+def spelled(name: str) -> str:
+    """An option's name as it is documented, as Spark hands names on in small letters; others as they are."""
+    declared = DECLARED.get(name.lower()) or SINK_DECLARED.get(name.lower())
+    return name if declared is None or name != name.lower() else str(declared[1].metadata["name"])
+
+
+def why_of_writing(name: str) -> str | None:
+    """Why the source does not take an option of the sink, or a setting of Kafka's producer; None if it is none."""
+    if name.lower() not in SINK_DECLARED and why_unsupported_in_sinks(name) is None:
+        return None
+    return f"it is for writing, and this query reads: {_INSTEAD_OF_WRITING.get(name.lower(), 'leave it out')}"
+
+
+def why_of_reading(name: str) -> str | None:
+    """Why the sink does not take an option of the source, or a setting of Kafka's consumer; None if it is none."""
+    if name.lower() not in DECLARED and why_unsupported(name) is None:
+        return None
+    return f"it is for reading, and this query writes: {_INSTEAD_OF_READING.get(name.lower(), 'leave it out')}"

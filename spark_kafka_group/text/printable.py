@@ -1,6 +1,8 @@
-"""Shows text of other clients: names and metadata in Kafka may have characters that control a terminal."""
+"""Text as it may be shown: without characters of others that control a terminal, and without secrets."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 
 def printable(text: str) -> str:
@@ -10,3 +12,13 @@ def printable(text: str) -> str:
 
 def _shown(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+@dataclass(frozen=True, repr=False)
+class Secret:
+    """A password or a key. Shows nothing of itself wherever it is printed, logged or formatted."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return "Secret(hidden)"

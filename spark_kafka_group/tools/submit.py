@@ -19,10 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.util import default_api_mode
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.live.bar import bar
-from spark_kafka_group.live.batches import Batches, line, rows_and_lag
-from spark_kafka_group.live.row_counts import RowCounts
-from spark_kafka_group.live.watch import note
+from spark_kafka_group.live.bar import RowCounts, bar
+from spark_kafka_group.live.watch import Batches, line, note, rows_and_lag
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.sink_sections import SINK_DECLARED

@@ -1,6 +1,8 @@
 """What driver and tasks of an exactly-once write tell each other: the plan of a batch, and what a task wrote of it.
 
 Values only, no I/O. A plan says whether a batch was decided before, by the last decision of its prefix.
+
+What a task has written, for the driver.
 """
 
 from __future__ import annotations
@@ -8,8 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pyspark.sql.datasource import WriterCommitMessage
+
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.values.exactly_once import UNKNOWN, BatchId, Decision, Producer, State, TaskTransactionWritten
+from spark_kafka_group.values.offsets import TopicPartition
 
 NEWEST = "Take the newest checkpoint; to write the batches of this one again, take another kafka.transactional.id"
 
@@ -190,3 +195,19 @@ class TaskWrite:
     transaction: TaskTransactionWritten | None
     rows: int = 0
     run: str = ""
+
+
+@dataclass(frozen=True)
+class RowsWritten(WriterCommitMessage):
+    """Records that brokers have acknowledged.
+
+    Attributes
+    ----------
+    records
+        How many, by partition.
+    told
+        Of an exactly-once write: what the driver needs to publish them.
+    """
+
+    records: dict[TopicPartition, int]
+    told: TaskWrite | None = None

@@ -10,10 +10,9 @@ from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import BrokerTimeoutError, CorruptRecordError, OffsetOutOfRangeError, ReadError
 from spark_kafka_group.executor import decode
-from spark_kafka_group.executor.reading import connections
-from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading import read as reading
 from spark_kafka_group.executor.reading.fetcher import Fetcher
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
@@ -314,7 +313,7 @@ def test_reads_that_differ_in_what_they_read_share_their_connections(kafka, disc
     for settings in reads:
         assert len(rows(read(task(topic, (0, 10)), settings))) == 10
         assert brokers_for(settings) is brokers
-    assert sum(brokers is made for made in connections._brokers.values()) == 1
+    assert sum(brokers is made for made in reading._brokers.values()) == 1
     other = parsed(kafka, topic, **{"kafka.fetch.max.bytes": 1024})
     disconnected(other)
     assert brokers_for(other) is not brokers

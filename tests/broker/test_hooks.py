@@ -7,8 +7,7 @@ from support import committed, numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group import InterceptorError
 from spark_kafka_group.driver.membership.member_protocol import Joined
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

@@ -6,7 +6,7 @@ import subprocess
 from kafka_settings import JAVA
 
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
-from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS
+from spark_kafka_group.options.unsupported import UNSUPPORTED_IN_SINKS
 from spark_kafka_group.testing import download
 
 OTHERS_HERE = {

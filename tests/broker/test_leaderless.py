@@ -15,8 +15,8 @@ from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.steps import backlog
 from spark_kafka_group.executor import decode
-from spark_kafka_group.executor.reading.connections import brokers_for
 from spark_kafka_group.executor.reading.fetcher import Fetcher
+from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

@@ -10,8 +10,7 @@ from test_executor import rows, task
 
 from spark_kafka_group.driver.batch_read import read_tasks
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import TopicPartition

@@ -10,7 +10,7 @@ from support import Record, commit_for, name, options, produce, topic_with
 
 from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, WriteError
-from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing
@@ -62,7 +62,7 @@ def test_a_record_that_is_too_large_when_it_is_unpacked_is_refused_with_the_sett
     with sender(kafka.bootstrap_servers) as sending:
         sending.send(tp, batch_of(tp, [LARGE]))
         assert sending.flush()[tp].records == 1
-    receivers.close_all()
+    routes.close_all()
 
 
 @pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp"])

@@ -16,11 +16,9 @@ from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.damage.dead_letter_sender import DeadLetters
-from spark_kafka_group.executor.reading.damage.left_out import LeftOut
+from spark_kafka_group.executor.reading.damage.on_corrupt_record import DeadLetters, LeftOut
 from spark_kafka_group.executor.reading.damage.search import Search
-from spark_kafka_group.executor.reading.read import records
+from spark_kafka_group.executor.reading.read import brokers_for, records
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.testing import KafkaCluster, wait_until
@@ -28,11 +26,11 @@ from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.long_wait import LongWait
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 COUNT = 3000
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}
-SAY_SO = (Outage, LongWait)
+SAY_SO = (TaskOutage, LongWait)
 
 
 class Said(logging.Handler):
@@ -110,7 +108,7 @@ def outage():
         batch = GroupKafkaReader(options_of(kafka, big)).read(of(big))
         first, _ = [next(stream)], next(batch)
         searching, sending = options_of(kafka, small), options_of(kafka, small)
-        search = Search(searching, decode.load("auto"), Brokers, {}, Outage(searching, brokers_for(searching)))
+        search = Search(searching, decode.load("auto"), Brokers, {}, TaskOutage(searching, brokers_for(searching)))
         letters = DeadLetters(sending, outlives=True)
         damage = LeftOut(TopicPartition(small, 0), 3, 4, CorruptRecordError(small, 0, 3, "a flipped bit"), b"bytes")
         short = GroupKafkaStreamReader(options_of(kafka, limited, maxBrokerOutage="3s")).read(of(limited, count=10))
@@ -124,7 +122,7 @@ def outage():
         skipping = options_of(kafka, damaged_topic(kafka), onCorruptRecord="skip")
         planned = ReadTask((OffsetRange(TopicPartition(skipping.reading.topics[0], 0), 0, 18),), epochs=(0,))
         connected = brokers_for(skipping)
-        skipped = records(planned, skipping, connected, connect_for_the_search, Outage(skipping, connected))
+        skipped = records(planned, skipping, connected, connect_for_the_search, TaskOutage(skipping, connected))
         left_out = at_once.submit(lambda: offsets(skipped))
         assert began.wait(60)
         kafka.node(0).stop()  # killed, it would cut its logs off at the damage when it starts

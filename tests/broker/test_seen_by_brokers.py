@@ -14,7 +14,7 @@ from support import name, numbered, options, topic_with
 
 from spark_kafka_group.driver.steps.backlog import ENDS_HOLD_S
 from spark_kafka_group.executor.reading.read import read
-from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
@@ -140,7 +140,7 @@ def test_driver_and_executors_have_the_users_client_id_each_with_its_role(
         list(read(task, settings))
     sink = SinkOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic} | named)
     write([pa.record_batch([pa.array(["v"])], names=["value"])], sink, SinkColumns(value=0))
-    receivers.close_all()
+    routes.close_all()
     ours = {
         of: {found.removeprefix(client) for found in metrics.clients(of) if found.startswith(client)}
         for of in ("Request", "Fetch", "Produce")

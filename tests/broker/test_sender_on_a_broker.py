@@ -11,7 +11,7 @@ from support import name
 
 from spark_kafka_group.errors import BrokerTimeoutError, RecordTooLargeError, WriteError
 from spark_kafka_group.executor.writing.sender import Written
-from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import TopicPartition
@@ -22,7 +22,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 @pytest.fixture(autouse=True)
 def disconnected():
     yield
-    receivers.close_all()
+    routes.close_all()
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])

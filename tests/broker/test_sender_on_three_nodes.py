@@ -10,7 +10,7 @@ from support import in_sync, name
 
 from spark_kafka_group.errors import WriteError
 from spark_kafka_group.executor.writing.sender import Written
-from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import TopicPartition
@@ -22,7 +22,7 @@ AT_ONCE = 50
 @pytest.fixture(autouse=True)
 def disconnected():
     yield
-    receivers.close_all()
+    routes.close_all()
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from running import settled
 from support import commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import MembershipError
+from spark_kafka_group.driver.backlog.absent import AwaitedTopics
 from spark_kafka_group.driver.committer import Committer
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.positions import lookup
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.steps import backlog
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import DataLossError, OptionError

@@ -12,8 +12,7 @@ from transactions import Writer, consumed, log_end
 
 from spark_kafka_group import BrokerTimeoutError, OptionError, ReadError
 from spark_kafka_group.driver import batch_read, planner
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

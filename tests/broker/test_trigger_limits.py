@@ -8,7 +8,7 @@ from support import name
 from triggers import fill, send, send_anywhere
 
 from spark_kafka_group.driver import session
-from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
+from spark_kafka_group.driver.backlog.end_bounds import MinOffsets
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.testing import wait_until
 

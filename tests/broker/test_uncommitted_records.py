@@ -18,7 +18,7 @@ from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 pytestmark = pytest.mark.soak
 
@@ -48,7 +48,7 @@ def read():
         kafka.node(killed - 1).kill()
         wait_until(lambda: kafka.leader(topic, 0) not in (-1, killed), within=60)
         warnings = Warnings()
-        logging.getLogger(Outage.__module__).addHandler(warnings)
+        logging.getLogger(TaskOutage.__module__).addHandler(warnings)
 
         def task(reader, **more):
             settings = options(kafka, topic) | BRIEF | {"kafka.client.id": name("client"), "failOnDataLoss": "false"}
@@ -69,7 +69,7 @@ def read():
                 fail: [n for b in result.result(60) for n in b["offset"].to_pylist()] for fail, result in waits.items()
             }
         finally:
-            logging.getLogger(Outage.__module__).removeHandler(warnings)
+            logging.getLogger(TaskOutage.__module__).removeHandler(warnings)
         yield SimpleNamespace(early=early, rows=rows, errors=errors, warnings=warnings.lines)
 
 

@@ -7,7 +7,7 @@ import pytest
 from support import name
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, WriteError
-from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options.sink_options import SinkOptions
@@ -18,7 +18,7 @@ from spark_kafka_group.values.offsets import TopicPartition
 @pytest.fixture(autouse=True)
 def disconnected():
     yield
-    receivers.close_all()
+    routes.close_all()
 
 
 def options(kafka, topic=None, **more):
@@ -44,13 +44,13 @@ def test_a_task_counts_what_brokers_have_acknowledged_by_partition(kafka):
 def test_the_next_task_has_the_connections_of_the_last_one_also_for_other_topics(kafka):
     topics = [kafka.create_topic(name("topic"), partitions=1) for _ in range(2)]
     write([values("a")], options(kafka, topics[0]), SinkColumns(value=0))
-    kept = receivers.receivers_for(options(kafka).client)
+    kept = routes.receivers_for(options(kafka).client)
     before = dict(kept.brokers.connections())
     assert before
-    receivers.keep(kept)
+    routes.keep(kept)
     write([values("b")], options(kafka, topics[1]), SinkColumns(value=0))
-    assert receivers.receivers_for(options(kafka).client) is kept
-    receivers.keep(kept)
+    assert routes.receivers_for(options(kafka).client) is kept
+    routes.keep(kept)
     assert dict(kept.brokers.connections()) == before
 
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import Decoder
-from spark_kafka_group.executor.decode.contract import HEADER_COST, ROW_COST
-from spark_kafka_group.executor.decode.isolation import AbortedTransactions
+from spark_kafka_group.executor.decode.contract import HEADER_COST, ROW_COST, AbortedTransactions
 from spark_kafka_group.values.schema import EVERY, arrow_schema
 
 ALL = 2**63 - 1

@@ -20,7 +20,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import FetchedPartition, FetchError
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 TP = TopicPartition("orders", 3)
 DAMAGED = FetchError.of(CorruptRecordError.errno, TP.topic)
@@ -173,7 +173,7 @@ def read_all(
     decoder: str,
     start: int = 0,
     end: int | None = None,
-    outage: Outage | None = None,
+    outage: TaskOutage | None = None,
     **more: object,
 ) -> Result:
     """Read a range as a task does; the whole log if no end is given.

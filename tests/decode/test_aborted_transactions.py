@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from record_bytes import CODECS, CONTROL, TRANSACTIONAL, Rec, batch, batch_of, marker, record_v2, with_right_crcs
 
 from spark_kafka_group.executor.decode import Decoder, load
-from spark_kafka_group.executor.decode.isolation import AbortedTransactions
+from spark_kafka_group.executor.decode.contract import AbortedTransactions
 
 ABORT, COMMIT = 0, 1
 

@@ -22,7 +22,7 @@ from spark_kafka_group.executor.reading.damage.search import Found, first_found
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import FetchedPartition, FetchError
-from spark_kafka_group.wire.task_outage import Client, Outage
+from spark_kafka_group.wire.outage import Client, TaskOutage
 
 TWINS = ["python", "c"]
 SMALL = {"kafka.max.partition.fetch.bytes": 1}
@@ -621,7 +621,7 @@ def test_a_broker_that_stays_silent_behind_damage_is_an_error_also_while_another
 ) -> None:
     """Its outage cannot end meanwhile, as the task asks for nothing else."""
     options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"})
-    outage = Outage(options, Unreached())
+    outage = TaskOutage(options, Unreached())
 
     class Searched(Tiered):
         def connect(self, options: Options) -> Connection:

@@ -37,7 +37,7 @@ from record_bytes import (
 from served import TP, Served, read_all
 
 from spark_kafka_group.errors import CorruptRecordError
-from spark_kafka_group.executor.decode import Decoder, codecs, load, text
+from spark_kafka_group.executor.decode import Decoder, codecs, load, problems
 from spark_kafka_group.executor.decode.contract import HEADER_COST
 from spark_kafka_group.executor.reading import fetcher
 from spark_kafka_group.executor.reading import read as reading
@@ -302,7 +302,7 @@ def test_headers_beyond_the_bound_are_refused_before_they_take_memory(twin: Deco
 
 
 def test_a_header_key_that_grows_as_it_becomes_utf8_counts_as_what_it_becomes(twin: Decoder) -> None:
-    for size in (100, 3 * text.LARGE):
+    for size in (100, 3 * problems.LARGE):
         data = with_headers(sized(b"\xff" * size) + varint(-1), 1)
         assert "has headers of more than" in str(decode(twin, data, unpacked_limit=3 * size + 7).error)
         (header,) = decode(twin, data, unpacked_limit=3 * size + 8).rows[0]["headers"]
@@ -312,9 +312,9 @@ def test_a_header_key_that_grows_as_it_becomes_utf8_counts_as_what_it_becomes(tw
 def test_a_large_key_is_converted_in_pieces_as_at_once() -> None:
     for at in range(8):
         for odd in ("ü€😀".encode(), b"\xff\xc3\xe2\x82", b"\xf0\x9f\x98"):
-            key = b"k" * (text.LARGE - at) + odd * 3 + b"k" * text.LARGE + odd
-            assert text.utf8(key, 10 * len(key)) == key.decode("utf-8", "replace").encode()
-    assert text.LARGE < len(text.utf8(b"\xff" * 50 * text.LARGE, text.LARGE)) <= 4 * text.LARGE
+            key = b"k" * (problems.LARGE - at) + odd * 3 + b"k" * problems.LARGE + odd
+            assert problems.utf8(key, 10 * len(key)) == key.decode("utf-8", "replace").encode()
+    assert problems.LARGE < len(problems.utf8(b"\xff" * 50 * problems.LARGE, problems.LARGE)) <= 4 * problems.LARGE
 
 
 # Tasks

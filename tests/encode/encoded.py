@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.encode import CODECS, Compression, EncodedBatch, Encoder
-from spark_kafka_group.executor.encode.arrow_columns import binary_column, headers_column
+from spark_kafka_group.executor.writing.write import binary_column, headers_column
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW_MS = 1_700_000_000_000

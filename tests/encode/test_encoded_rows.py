@@ -12,7 +12,7 @@ import pytest
 from encoded import EVERY_COMPRESSION, HEADERS, NOW_MS, Row, as_read, builder, encode, indices, read_back, rows_of
 
 from spark_kafka_group.executor.encode import CODECS, Compression, Encoder
-from spark_kafka_group.executor.encode.arrow_columns import binary_column, headers_column
+from spark_kafka_group.executor.writing.write import binary_column, headers_column
 
 ROWS = [
     Row(b"k", b"v"),

@@ -9,7 +9,7 @@ import pytest
 from encoded import Row, indices, rows_of
 
 from spark_kafka_group.executor.encode import Encoder
-from spark_kafka_group.executor.encode.arrow_columns import binary_column
+from spark_kafka_group.executor.writing.write import binary_column
 
 NAMED_HASHES = {
     b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,

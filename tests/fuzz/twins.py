@@ -13,7 +13,7 @@ import writer
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor.decode import Decoder, load
-from spark_kafka_group.executor.decode.isolation import AbortedTransactions
+from spark_kafka_group.executor.decode.contract import AbortedTransactions
 from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.schema import EVERY, USUAL

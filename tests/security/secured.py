@@ -4,8 +4,7 @@ from certificates import STORE_PASSWORD
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.commit_metadata import instance_id_of
 from spark_kafka_group.values.task import ReadTask

@@ -14,10 +14,9 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
-from spark_kafka_group.executor.reading.connections import brokers_for
 from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
-from spark_kafka_group.executor.reading.read import read
-from spark_kafka_group.executor.writing.sending.receivers import close_all
+from spark_kafka_group.executor.reading.read import brokers_for, read
+from spark_kafka_group.executor.writing.sending.routes import close_all
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options

@@ -31,7 +31,7 @@ from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.backlog.long_poll import LongPoll
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
-from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

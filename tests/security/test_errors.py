@@ -8,8 +8,7 @@ from certificates import STORE_PASSWORD
 from secured import PASSWORD, PLAIN, UNSECURED, jaas, options, scram
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask

@@ -8,7 +8,7 @@ from kdc import BROKER, REALM, Realm
 from secured import works
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, OptionError
-from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire.admin import GroupAdmin

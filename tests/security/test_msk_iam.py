@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 from scripted import CODES, ScriptedBroker
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, OptionError
-from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.security.credentials import AwsCredentials
 from spark_kafka_group.wire.admin import GroupAdmin

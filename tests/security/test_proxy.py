@@ -9,8 +9,7 @@ from support import options as plaintext
 
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.errors import BrokerTimeoutError
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask

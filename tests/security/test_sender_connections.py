@@ -10,7 +10,7 @@ from support import name
 
 from spark_kafka_group.errors import GroupKafkaError, WriteError
 from spark_kafka_group.executor.writing.sender import Sender
-from spark_kafka_group.executor.writing.sending import receivers
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
@@ -20,7 +20,7 @@ from spark_kafka_group.values.offsets import TopicPartition
 @pytest.fixture(autouse=True)
 def disconnected():
     yield
-    receivers.close_all()
+    routes.close_all()
 
 
 @pytest.fixture

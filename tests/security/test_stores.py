@@ -13,7 +13,7 @@ from certificates import KEY_PASSWORD, STORE_PASSWORD, run
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.security import jks
-from spark_kafka_group.options.security.ciphers import TLS13, openssl_name
+from spark_kafka_group.options.security.tls import TLS13, openssl_name
 
 TLS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.security.protocol": "SSL"}
 

@@ -15,8 +15,7 @@ from support import committed, options
 
 from spark_kafka_group import BrokerError, CorruptRecordError, OptionError
 from spark_kafka_group.executor.reading import fetcher
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from spark_kafka_group.assignors import BUILT_IN, GroupMember
-from spark_kafka_group.assignors.claims import holders
+from spark_kafka_group.assignors.built_in import holders
 from spark_kafka_group.values.offsets import TopicPartition
 
 

@@ -1,6 +1,6 @@
 """The starts that the end of a batch has to keep, given the ends that Spark has confirmed before."""
 
-from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
+from spark_kafka_group.driver.steps.next_end import CheckpointedEnds
 from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,9 +9,9 @@ import pytest
 
 from spark_kafka_group.errors import UnwritableRowError, WriteError
 from spark_kafka_group.executor.encode import load
-from spark_kafka_group.executor.encode.arrow_columns import binary_column
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION
 from spark_kafka_group.executor.writing.destinations import TopicDestinations, rows_of_topics
+from spark_kafka_group.executor.writing.write import binary_column
 
 encoder = load("auto")
 KEYS = [b"a", b"b", b"c", b"d"]

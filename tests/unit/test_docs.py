@@ -14,8 +14,7 @@ import tables
 from spark_kafka_group.__main__ import parser
 from spark_kafka_group.options import OPTION_NAMES
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
-from spark_kafka_group.options.unsupported import UNSUPPORTED
-from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS
+from spark_kafka_group.options.unsupported import UNSUPPORTED, UNSUPPORTED_IN_SINKS
 from spark_kafka_group.spark.spark_version import BELOW, LOWEST
 from spark_kafka_group.testing.download import VERSION
 

@@ -12,7 +12,7 @@ from spark_kafka_group.errors import OptionError, TransactionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.transactions import id_of_source, last_batch, resolution
+from spark_kafka_group.transactions import checkpoint_log, last_batch, resolution
 from spark_kafka_group.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.transactions.finishing import leftovers
 from spark_kafka_group.transactions.last_batch import LastBatch
@@ -363,25 +363,25 @@ def running_with(tmp_path):
 class TestIdOfSource:
     @pytest.mark.parametrize(("sink", "says"), [("d2", "give both the same"), (None, "give the sink the same one")])
     def test_a_sink_with_another_id_than_its_source_is_refused(self, running_with, tmp_path, monkeypatch, sink, says):
-        monkeypatch.setattr(id_of_source, "GOES_WITHIN_S", 0.1)
+        monkeypatch.setattr(checkpoint_log, "GOES_WITHIN_S", 0.1)
         running_with("d1")
         for checkpoint in (tmp_path / "checkpoint", f"file:{tmp_path}/checkpoint"):
             with pytest.raises(OptionError, match=says):
-                id_of_source.check(sink, str(checkpoint), tmp_path)
+                checkpoint_log.check(sink, str(checkpoint), tmp_path)
 
     def test_no_other_sink_is(self, running_with, tmp_path):
         running_with("d1")
         running_with("d3", reader="of another query")
         checkpoint = str(tmp_path / "checkpoint")
-        id_of_source.check("d1", checkpoint, tmp_path)
-        id_of_source.check("d2", None, tmp_path)
-        id_of_source.check("d2", f"{checkpoint}-of-nothing", tmp_path)
-        id_of_source.check("d2", checkpoint, None)
+        checkpoint_log.check("d1", checkpoint, tmp_path)
+        checkpoint_log.check("d2", None, tmp_path)
+        checkpoint_log.check("d2", f"{checkpoint}-of-nothing", tmp_path)
+        checkpoint_log.check("d2", checkpoint, None)
         (tmp_path / "checkpoint" / "offsets" / "11").write_text('v1\n{}\n{"@group": {"reader": "another"}}')
-        id_of_source.check("d2", checkpoint, tmp_path)
+        checkpoint_log.check("d2", checkpoint, tmp_path)
 
     def test_a_source_of_the_last_run_may_take_a_moment_to_end(self, running_with, tmp_path):
         ending = threading.Timer(0.3, remove, running_with("d1"))
         ending.start()
-        id_of_source.check("d2", str(tmp_path / "checkpoint"), tmp_path)
+        checkpoint_log.check("d2", str(tmp_path / "checkpoint"), tmp_path)
         ending.join()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
+from spark_kafka_group.driver.steps.backlog import PausedPartitions
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
 from spark_kafka_group.explore.decoded import json_objects
 from spark_kafka_group.offsets_topic import consumer_group_records as newer

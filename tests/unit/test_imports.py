@@ -172,7 +172,7 @@ OF_ITS_WIRE = {
     "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
     "broker_connection", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
     "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "lacking", "leaders",
-    "reactions", "task_outage",
+    "outage", "reactions",
 }  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     unneeded.add("spark_kafka_group.executor.reading.damage")
     assert not unneeded & read
     of_security = {parts[3] for parts in own if parts[1:3] == ["options", "security"] and len(parts) > 3}
-    assert of_security == {"option_values", "secret", "settings"}
+    assert of_security == {"option_values", "settings"}
     assert not {"ssl", "logging.config"} & unpickled
 
 

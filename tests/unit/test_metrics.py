@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from spark_kafka_group.driver.reporting.backlog_ages import MOST_SEEN, BacklogAges
-from spark_kafka_group.driver.reporting.query_metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import MOST_SEEN, BacklogAges, Metrics
 from spark_kafka_group.driver.steps.progress import MEANINGS, Progress
 from spark_kafka_group.metrics.group_metrics import EndedBatches, ListenersCommits, handled, metrics_of
 from spark_kafka_group.metrics.metric_table import METRICS, PARTITION_METRICS

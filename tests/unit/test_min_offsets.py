@@ -1,6 +1,6 @@
 """minOffsetsPerTrigger and maxTriggerDelay."""
 
-from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
+from spark_kafka_group.driver.backlog.end_bounds import MinOffsets
 
 
 def test_a_small_batch_waits_for_more_or_for_the_delay_but_the_first_does_not():

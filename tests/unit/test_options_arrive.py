@@ -5,7 +5,7 @@ import dataclasses
 import pickle
 from pathlib import Path
 
-from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import DECLARED, SECTIONS, ClientOptions, Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
-from spark_kafka_group.executor.writing.sending.attended_clock import ABSENT_AFTER_S, AttendedClock
+from spark_kafka_group.executor.encode.encoder_contract import EncodedBatch
+from spark_kafka_group.executor.writing.sender import ABSENT_AFTER_S, AttendedClock
 from spark_kafka_group.executor.writing.sending.outbox import SEQUENCES, Outbox
 from spark_kafka_group.values.offsets import TopicPartition
 

@@ -10,7 +10,7 @@ from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import FetchedPartition
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 READ, LOST = TopicPartition("orders", 0), TopicPartition("bills", 0)
 COUNT = 50
@@ -63,7 +63,7 @@ def cluster():
 @pytest.fixture
 def outage(cluster):
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "kafka.retry.backoff.ms": 1}
-    return Outage(Options.parse({name: str(value) for name, value in options.items()}), cluster)
+    return TaskOutage(Options.parse({name: str(value) for name, value in options.items()}), cluster)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 STALLED, FLAPPING = TopicPartition("orders", 0), TopicPartition("orders", 1)
 POSITIONS = {STALLED: 7, FLAPPING: 3}
@@ -21,7 +21,7 @@ class Task:
     def __init__(self):
         self.now = 100.0
         options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"})
-        self.outage = Outage(options, self, lambda: self.now, lambda: self.now)
+        self.outage = TaskOutage(options, self, lambda: self.now, lambda: self.now)
         self.stall = Stall(LIMIT_S, lambda: self.now, self.outage)
 
     def known(self):

@@ -7,7 +7,7 @@ from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.executor.reading.uncommitted import Uncommitted
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 TP = TopicPartition("orders", 3)
 POSITION, COMMITTED = 10, 4
@@ -21,7 +21,7 @@ class Leader:
     def __init__(self, *answers, epochs=((TP, 7),)):
         self.answers = list(answers)
         options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"})
-        self.outage = Outage(options, self)
+        self.outage = TaskOutage(options, self)
         stall = Stall(60.0, lambda: 0.0, self.outage)
         self.uncommitted = Uncommitted(self, dict(epochs), stall, self.outage)
 

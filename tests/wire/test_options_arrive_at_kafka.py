@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.writing.sending.receivers import receivers_for
+from spark_kafka_group.executor.reading.read import brokers_for
+from spark_kafka_group.executor.writing.sending.routes import receivers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions

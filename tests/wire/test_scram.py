@@ -7,8 +7,7 @@ import pytest
 from scripted import CODES, ScriptedBroker
 
 from spark_kafka_group.errors import AuthenticationError
-from spark_kafka_group.executor.reading.connections import brokers_for
-from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask

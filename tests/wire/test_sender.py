@@ -9,7 +9,7 @@ from scripted_logs import ScriptedLogs
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, RecordTooLargeError, WriteError
 from spark_kafka_group.executor.writing.sender import Written
-from spark_kafka_group.executor.writing.sending import receivers, routes
+from spark_kafka_group.executor.writing.sending import routes
 from spark_kafka_group.executor.writing.sending.stamping import Transaction
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until
@@ -33,7 +33,7 @@ AFTER_WRITING = ["written, REQUEST_TIMED_OUT", "written, NOT_ENOUGH_REPLICAS_AFT
 def broker():
     with ScriptedLogs({"orders": 3, "bills": 1}, nodes=2) as broker:
         yield broker
-    receivers.close_all()
+    routes.close_all()
 
 
 @pytest.fixture

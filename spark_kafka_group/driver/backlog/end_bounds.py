@@ -1,15 +1,25 @@
-"""Where a stream's reading ends: at the logs' ends when availableNow began, and where options say."""
+"""Where a stream's reading ends: at the logs' ends when availableNow began, and where options say.
+
+minOffsetsPerTrigger and maxTriggerDelay: whether the backlog is worth a micro-batch yet.
+
+The last stable offset, at which read_committed ends, and positions beyond it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
 
 from spark_kafka_group.driver.positions.lookup import looked_up
 from spark_kafka_group.driver.positions.rules import spoken_of
+from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import AtTime
-from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.offsets import LATEST, TopicPartition
 from spark_kafka_group.wire import LogClient
+
+log = logging.getLogger(__name__)
 
 
 class EndBounds:
@@ -77,3 +87,78 @@ class EndBounds:
     def caps_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether, with availableNow, the logs go to where it ends: later ends change nothing."""
         return self._caps is not None and all(end >= self._caps.get(tp, 0) for tp, end in ends.items())
+
+
+class MinOffsets:
+    """Holds micro-batches back that are too small; the first of a run never is.
+
+    Parameters
+    ----------
+    max_delay_ms
+        How long after a batch the next one can be held back.
+    """
+
+    def __init__(self, max_delay_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_delay_s = max_delay_ms / 1000
+        self._clock = clock
+        self._last_batch = float("-inf")
+
+    def worth(self, offsets: int, least: int | None) -> bool:
+        """Whether so many offsets are to be read now, where options ask for `least`."""
+        if least is None or offsets >= least:
+            return offsets > 0
+        return offsets > 0 and self._clock() - self._last_batch >= self._max_delay_s
+
+    def planned(self) -> None:
+        """Note that a batch was planned just now."""
+        self._last_batch = self._clock()
+
+
+HINT = "; under kafka.isolation.level=read_committed a read ends where the first open transaction begins"
+
+
+def check_ends(ends: Mapping[TopicPartition, int], stable: Mapping[TopicPartition, int]) -> None:
+    """Refuse a batch read up to ends beyond the last stable offsets: it would wait for records that may never come.
+
+    Raises
+    ------
+    OptionError
+    """
+    for tp, end in sorted(ends.items()):
+        if end != LATEST and end > stable.get(tp, end):
+            raise OptionError(
+                f"{tp}: endingOffsets ({end}) is beyond the last stable offset ({stable[tp]}), where a transaction is "
+                f"open or the log ends, and kafka.isolation.level=read_committed reads no further. Set endingOffsets "
+                f"to latest, wait until the transaction has ended, or set read_uncommitted"
+            )
+
+
+class BeyondLastStable:
+    """Positions that are beyond the last stable offset: kafka.isolation.level was changed, or a member of the group
+    that reads uncommitted records has committed them. Nothing is read there until the transaction has ended."""
+
+    def __init__(self) -> None:
+        self._reported: set[TopicPartition] = set()
+
+    def lost(
+        self, client: LogClient, begin: Mapping[TopicPartition, int], behind: Collection[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Those of `behind`, whose positions `begin` are beyond their last stable offsets, whose logs end before them.
+
+        The others are a warning, once each.
+
+        Raises
+        ------
+        BrokerError
+        """
+        ends = client.log_ends(behind) if behind else {}
+        lost = sorted(tp for tp in behind if ends.get(tp, begin[tp]) < begin[tp])
+        waiting = set(behind) - set(lost)
+        for tp in sorted(waiting - self._reported):
+            log.warning(
+                "%s: position %d is beyond the last stable offset: under kafka.isolation.level=read_committed nothing "
+                "is read until the transaction that is open there has ended",
+                tp, begin[tp],
+            )  # fmt: skip
+        self._reported = waiting
+        return lost

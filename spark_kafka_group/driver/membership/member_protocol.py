@@ -1,8 +1,12 @@
-"""The contract of a query's place in its group, joined or with partitions assigned by hand."""
+"""The contract of a query's place in its group, joined or with partitions assigned by hand.
+
+Other members of the group, which go on from its committed offsets.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from typing import Protocol
 
 from spark_kafka_group.values.offsets import TopicPartition
@@ -82,3 +86,30 @@ class Membership(Protocol):
 
     def stop(self) -> None:
         """Leave the group, if this is a member, and close connections."""
+
+
+UNNAMED = "which the coordinator does not name"
+
+
+def others_in_group(
+    client: GroupClient, generation: Generation, static_id: str | None, apart: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Names of the group's members but for this one, asked of its coordinator; none where this one is alone.
+
+    Parameters
+    ----------
+    static_id
+        This member's group.instance.id, if it has one.
+    apart
+        Those of members that are known to read other topics.
+
+    Raises
+    ------
+    BrokerError
+    """
+    if generation.alone:
+        return ()
+    own, members = static_id or generation.member_id, client.live_members()
+    if own not in members:
+        return (UNNAMED,)  # a coordinator that does not name this member may not name others either
+    return tuple(sorted({*members} - {own, *apart}))

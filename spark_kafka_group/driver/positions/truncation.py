@@ -7,17 +7,26 @@ beyond what is left of the old log, and reading goes on where the two logs diver
 
 The kept epoch may be later than that of the record before the position. No record before the position has a later one,
 so the end of the kept epoch is at or after the position, unless records are gone.
+
+failOnDataLoss: records that this query has not read are gone. It stops, or it logs and counts them and goes on.
+
+The conditions, and their names after ``KAFKA_DATA_LOSS.``, are those of Spark's kafka source.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.driver.positions.lookup import looked_up_until
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
+from spark_kafka_group.errors import NEW_CHECKPOINT, DataLossError
 from spark_kafka_group.values.commit_metadata import writer_of
 from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, EpochAsked, LogClient
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -201,3 +210,38 @@ def explained(looked: Look, tp: TopicPartition, position: int, known: Mapping[To
             f"epoch {epoch} now: the log, which ends at {end}, is another one"
         ), min(position, end)
     return f"{tp}: offset {position}: the log ends at {end}: its end was lost", end
+
+
+STOP_OR_GO_ON = (
+    f"Set failOnDataLoss=false to go on with the records that are left; or start with {NEW_CHECKPOINT}, or stop the "
+    f"query and move the group's offset with kafka-consumer-groups --reset-offsets"
+)
+
+
+class DataLoss:
+    """Option failOnDataLoss."""
+
+    def __init__(self, fail: bool, metrics: Metrics) -> None:
+        self.fail = fail
+        self._metrics = metrics
+
+    def report(self, condition: str, problem: str, lost: int = 0) -> None:
+        """Stop the query, or log and count the loss.
+
+        Parameters
+        ----------
+        condition
+            Spark's name for it.
+        lost
+            How many offsets; 0 where that cannot be known.
+
+        Raises
+        ------
+        DataLossError
+            When failOnDataLoss is true.
+        """
+        if self.fail:
+            raise DataLossError(condition, f"{problem}. {STOP_OR_GO_ON}")
+        log.warning("KAFKA_DATA_LOSS.%s: %s; going on, as failOnDataLoss is false", condition, problem)
+        self._metrics.data_losses += 1
+        self._metrics.offsets_lost += lost

@@ -1,24 +1,139 @@
-"""The backlog: ranges that may be read of each owned partition, and when it is worth looking up their ends again."""
+"""The backlog: ranges that may be read of each owned partition, and when it is worth looking up their ends again.
+
+Which partitions are paused: those of option pausePartitions, and those that a file names at the moment.
+
+Records before which a query stands are gone: logs that lost their ends, and records that have expired.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 
-from spark_kafka_group.driver.backlog.end_bounds import EndBounds
-from spark_kafka_group.driver.backlog.lacking_leaders import LeaderlessPartitions
-from spark_kafka_group.driver.backlog.last_stable import BeyondLastStable
+from spark_kafka_group.driver.backlog.absent import AwaitedTopics, LeaderlessPartitions
+from spark_kafka_group.driver.backlog.end_bounds import BeyondLastStable, EndBounds
 from spark_kafka_group.driver.backlog.long_poll import LongPoll
-from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.driver.positions import rules, truncation
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
-from spark_kafka_group.driver.reporting.backlog_ages import BacklogAges
-from spark_kafka_group.driver.steps import lost_records
+from spark_kafka_group.driver.reporting.query_metrics import BacklogAges
+from spark_kafka_group.options import parsing
+from spark_kafka_group.values.files import read_file
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class PausedPartitions:
+    """Partitions of which nothing is read for now.
+
+    Parameters
+    ----------
+    always
+        Those of option pausePartitions.
+    path
+        File of option pauseFile. While it does not exist it names none; a file that cannot be read is a warning, and
+        the partitions that it named before stay paused.
+    """
+
+    def __init__(self, always: frozenset[TopicPartition], path: str | None) -> None:
+        self._always = always
+        self._path = Path(path) if path is not None else None
+        self._seen: bytes | None = None
+        self._named: frozenset[TopicPartition] = frozenset()
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused now."""
+        if self._path is not None:
+            self._look(self._path)
+        return self._always | self._named
+
+    def _look(self, path: Path) -> None:
+        try:
+            raw = read_file(path)
+        except FileNotFoundError:
+            raw = b"{}"
+        except OSError as error:
+            log.warning("pauseFile (%s) cannot be read: %s", path, error.strerror)
+            return
+        if raw == self._seen:
+            return
+        self._seen = raw
+        try:
+            named = parsing.partitions(raw.decode())
+        except ValueError as error:
+            log.warning("pauseFile (%s) %s; these partitions stay paused: %s", path, error, _listed(self._named))
+            return
+        if named != self._named:
+            log.info("paused by %s: %s", path, _listed(named))
+        self._named = named
+
+
+def _listed(tps: frozenset[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(tps))) or "none"
+
+
+def go_back(
+    query: Query, begin: Mapping[TopicPartition, int], found: truncation.Look, ends_before: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """New positions of partitions whose logs have lost their ends, in the group too.
+
+    Parameters
+    ----------
+    begin
+        Positions of the partitions that `found` suspects.
+    ends_before
+        Ends of the logs as looked up before that.
+
+    Raises
+    ------
+    DataLossError, MembershipLostError, CommitError, BrokerError
+    """
+    standing, committer = query.standing, query.committer
+    back = {}
+    for tp, position in begin.items():
+        problem, at = truncation.explained(found, tp, position, standing.epochs.known)
+        query.losses.report("PARTITION_OFFSET_CHANGED", problem, max(0, ends_before.get(tp, 0) - position))
+        back[tp] = _go_on_at(query, tp, at)
+    standing.epochs.known |= {tp: found.epochs[tp] for tp in back if tp in found.epochs}
+    # The group's offsets of these are beyond the logs' ends, or of records that have been replaced.
+    ahead = {tp: at for tp, at in back.items() if committer.in_group.get(tp, at) > at}
+    if ahead:
+        generation = query.generation.id
+        query.member.check_may_commit()
+        standing.hold(generation)
+        committer.correct(ahead, generation, standing.proven.batch)
+    return back
+
+
+def skip_expired(query: Query, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """New positions of partitions whose next records have expired.
+
+    Raises
+    ------
+    DataLossError, BrokerError
+    """
+    first = query.client.beginning_offsets(begin)
+    skipped = {}
+    for tp in sorted(tp for tp, offset in first.items() if offset > begin[tp]):
+        query.losses.report(
+            "COULD_NOT_READ_OFFSET_RANGE",
+            f"{tp}: records of offsets {begin[tp]} to {first[tp] - 1} have expired or were deleted",
+            first[tp] - begin[tp],
+        )
+        skipped[tp] = _go_on_at(query, tp, first[tp])
+    return skipped
+
+
+def _go_on_at(query: Query, tp: TopicPartition, offset: int) -> int:
+    query.events.moved(query.generation.id, {tp: (query.standing.position(tp), offset, "data loss")})
+    query.standing.moved[tp] = offset
+    return offset
+
 
 ENDS_HOLD_S = 1.0
 """How long ends of logs are good enough, if they leave a batch all offsets that it may have."""
@@ -78,11 +193,11 @@ class Backlog:
         if self._recreated(found.suspect):
             return None
         self._retry_delays.forget(found.suspect)
-        begin |= lost_records.go_back(query, {tp: begin[tp] for tp in found.suspect}, found, ends_before)
+        begin |= go_back(query, {tp: begin[tp] for tp in found.suspect}, found, ends_before)
         standing.epochs.known |= found.epochs
         if not query.losses.fail:
             behind = {tp: begin[tp] for tp, end in found.ends.items() if end > begin[tp]}
-            skipped = lost_records.skip_expired(query, behind)
+            skipped = skip_expired(query, behind)
             self._retry_delays.forget(skipped)
             begin |= skipped
         self.bounds.learn(query.client, found.ends, standing.existing_at_start)

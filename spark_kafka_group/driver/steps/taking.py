@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.driver.membership.other_members import others_in_group
+from spark_kafka_group.driver.membership.member_protocol import others_in_group
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions import rules, unowned

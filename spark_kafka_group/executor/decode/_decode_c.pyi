@@ -1,7 +1,6 @@
 import pyarrow as pa
 
-from spark_kafka_group.executor.decode.contract import Buffer
-from spark_kafka_group.executor.decode.isolation import AbortedTransactions
+from spark_kafka_group.executor.decode.contract import AbortedTransactions, Buffer
 
 class RecordBatchBuilder:
     def __init__(

@@ -13,8 +13,8 @@ from libc.string cimport memcpy, memset
 import pyarrow as pa
 
 from spark_kafka_group.errors import ReadError
-from spark_kafka_group.executor.decode import codecs, contract, isolation, legacy, problems, text
-from spark_kafka_group.executor.decode.topics import TopicColumn
+from spark_kafka_group.executor.decode import codecs, contract, legacy, problems
+from spark_kafka_group.executor.decode.problems import TopicColumn
 from spark_kafka_group.values.schema import HEADER, arrow_schema
 
 
@@ -52,10 +52,10 @@ cdef int64_t ROW_COST = contract.ROW_COST
 cdef int64_t HEADER_COST = contract.HEADER_COST
 cdef int64_t MAX_OFFSET = contract.MAX_OFFSET
 cdef int64_t MAX_TIMESTAMP_MS = contract.MAX_TIMESTAMP_MS
-cdef int ABORT = isolation.ABORT
-cdef Py_ssize_t MARKER_KEY_SIZE = isolation.MARKER_KEY_SIZE
+cdef int ABORT = contract.ABORT
+cdef Py_ssize_t MARKER_KEY_SIZE = contract.MARKER_KEY_SIZE
 
-cdef Py_ssize_t LARGE_KEY = text.LARGE
+cdef Py_ssize_t LARGE_KEY = problems.LARGE
 cdef int32_t FIRST_ROWS = 1024
 cdef Py_ssize_t FIRST_BYTES = 65536
 
@@ -424,7 +424,7 @@ cdef bint is_ascii(Span span) noexcept nogil:
 
 cdef bytes as_utf8(Span span, int64_t limit):
     if span.size > LARGE_KEY:
-        return text.utf8(span.at[:span.size], limit)
+        return problems.utf8(span.at[:span.size], limit)
     return span.at[:span.size].decode("utf-8", "replace").encode()
 
 

@@ -13,18 +13,18 @@ import pyarrow as pa
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import codecs, contract, legacy, problems
 from spark_kafka_group.executor.decode.contract import (
+    ABORT,
     CREATE_TIME,
     HEADER_COST,
     LOG_APPEND_TIME,
+    MARKER_KEY_SIZE,
     MAX_OFFSET,
     MAX_TIMESTAMP_MS,
     ROW_COST,
+    AbortedTransactions,
     Buffer,
 )
-from spark_kafka_group.executor.decode.isolation import ABORT, MARKER_KEY_SIZE, AbortedTransactions
-from spark_kafka_group.executor.decode.problems import MalformedError
-from spark_kafka_group.executor.decode.text import utf8
-from spark_kafka_group.executor.decode.topics import TopicColumn
+from spark_kafka_group.executor.decode.problems import MalformedError, TopicColumn, utf8
 from spark_kafka_group.values.schema import HEADER, arrow_schema
 
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic

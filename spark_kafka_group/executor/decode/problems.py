@@ -1,6 +1,17 @@
-"""Error texts about bytes from a broker, once for both twins."""
+"""Error texts about bytes from a broker, once for both twins.
+
+Keys of headers as text, for both twins.
+
+The topic column, built from runs of rows instead of row by row.
+"""
 
 from __future__ import annotations
+
+import codecs
+from array import array
+from collections.abc import Sequence
+
+import pyarrow as pa
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor.decode.contract import BUILDER_LIMIT, HEADER_COST
@@ -123,3 +134,53 @@ def unusable() -> RuntimeError:
 
 def corrupt(topic: str, partition: int, offset: int, problem: str) -> CorruptRecordError:
     return CorruptRecordError(topic, partition, offset, problem)
+
+
+LARGE = 1 << 16
+"""Bytes of a key up to which it is converted at once; bytes that are not UTF-8 get three times as long."""
+
+
+def utf8(key: bytes, limit: int) -> bytes:
+    """A header's key with U+FFFD in place of bytes that are not UTF-8; once it is beyond `limit` bytes, only its
+    beginning."""
+    if len(key) <= LARGE:
+        return key.decode("utf-8", "replace").encode()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    made = bytearray()
+    for at in range(0, len(key), LARGE):
+        made += decoder.decode(key[at : at + LARGE], at + LARGE >= len(key)).encode()
+        if len(made) > limit:
+            break
+    return bytes(made)
+
+
+class TopicColumn:
+    """Makes topic columns; nearly every batch is of one topic, whose repeated name is kept and sliced."""
+
+    def __init__(self) -> None:
+        self._topic: str | None = None
+        self._repeated: pa.Array = pa.nulls(0, pa.string())
+
+    def build(self, runs: Sequence[tuple[str, int]]) -> pa.Array:
+        """An array of each run's topic, as often as its rows."""
+        merged: list[tuple[str, int]] = []
+        for topic, rows in runs:
+            if merged and merged[-1][0] == topic:
+                merged[-1] = topic, merged[-1][1] + rows
+            elif rows:
+                merged.append((topic, rows))
+        if not merged:
+            return self._repeated.slice(0, 0)
+        if len(merged) > 1:
+            return pa.concat_arrays([_repeated(topic, rows) for topic, rows in merged])
+        topic, rows = merged[0]
+        if topic != self._topic or len(self._repeated) < rows:
+            self._topic, self._repeated = topic, _repeated(topic, rows + rows // 8)
+        return self._repeated.slice(0, rows)
+
+
+def _repeated(topic: str, rows: int) -> pa.Array:
+    """The same string `rows` times, from plain buffers: a value that pyarrow converts makes it import pandas."""
+    text = topic.encode()
+    ends = array("i", range(0, (rows + 1) * len(text), len(text)))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor import compiled_twin
-from spark_kafka_group.executor.encode.encoded_batch import CODECS, Compression, EncodedBatch
-from spark_kafka_group.executor.encode.encoder_contract import BatchBuilder, Encoder, Rows
+from spark_kafka_group.executor.encode.encoder_contract import (
+    CODECS,
+    BatchBuilder,
+    Compression,
+    EncodedBatch,
+    Encoder,
+    Rows,
+)
 
 __all__ = ["CODECS", "BatchBuilder", "Compression", "EncodedBatch", "Encoder", "Rows", "load"]
 

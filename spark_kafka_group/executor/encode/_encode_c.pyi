@@ -1,6 +1,11 @@
 from spark_kafka_group.executor.encode import encoder_contract
-from spark_kafka_group.executor.encode.encoded_batch import Compression, EncodedBatch
-from spark_kafka_group.executor.encode.encoder_contract import BinaryColumn, Buffer, HeadersColumn
+from spark_kafka_group.executor.encode.encoder_contract import (
+    BinaryColumn,
+    Buffer,
+    Compression,
+    EncodedBatch,
+    HeadersColumn,
+)
 
 class Rows:
     def __init__(

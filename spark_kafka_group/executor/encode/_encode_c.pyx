@@ -12,8 +12,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from spark_kafka_group.executor.encode import encoder_contract, refused_rows, splitting
-from spark_kafka_group.executor.encode.encoded_batch import UNCOMPRESSED
-from spark_kafka_group.executor.encode.sealing import sealed
+from spark_kafka_group.executor.encode.encoder_contract import UNCOMPRESSED
+from spark_kafka_group.executor.encode.splitting import sealed
 
 
 cdef extern from "crc32c.h" nogil:

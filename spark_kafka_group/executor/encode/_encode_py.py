@@ -9,17 +9,18 @@ from struct import Struct
 
 from spark_kafka_group.executor.decode._decode_py import crc32c
 from spark_kafka_group.executor.encode import encoder_contract, refused_rows, splitting
-from spark_kafka_group.executor.encode.encoded_batch import UNCOMPRESSED, Compression, EncodedBatch
 from spark_kafka_group.executor.encode.encoder_contract import (
     BATCH_LIMIT,
     HEADER_SIZE,
     NO_PARTITION,
+    UNCOMPRESSED,
     BinaryColumn,
     Buffer,
+    Compression,
+    EncodedBatch,
     HeadersColumn,
 )
-from spark_kafka_group.executor.encode.sealing import sealed
-from spark_kafka_group.executor.encode.splitting import varint
+from spark_kafka_group.executor.encode.splitting import sealed, varint
 
 _CRC = Struct(">I")
 _CRC_AT, _CRC_FROM = 17, 21  # the CRC covers the attributes and all after them

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.encode.encoded_batch import GZIP, LZ4, NONE, SNAPPY, Compression
+from spark_kafka_group.executor.encode.encoder_contract import GZIP, LZ4, NONE, SNAPPY, Compression
 
 ZSTD_DEFAULT_LEVEL = 3
 LZ4_DEFAULT_LEVEL = 9

@@ -19,15 +19,15 @@ from spark_kafka_group.errors import (
     ReadError,
 )
 from spark_kafka_group.executor.reading import batch_headers
-from spark_kafka_group.executor.reading.chunk import Chunk
+from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.gone_records import BELIEVED_AFTER_S, GoneRecords
 from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.executor.reading.uncommitted import Uncommitted
 from spark_kafka_group.executor.writing.elections import Elections
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, NearestReplicas, unreached
+from spark_kafka_group.wire.outage import TaskOutage, outlived
 from spark_kafka_group.wire.reactions import Reaction
-from spark_kafka_group.wire.task_outage import Outage, outlived
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Fetcher:
         clock: Callable[[], float] = time.monotonic,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         topic_ids: Mapping[str, str] = MappingProxyType({}),
-        outage: Outage | None = None,
+        outage: TaskOutage | None = None,
         nearest: NearestReplicas | None = None,
     ) -> None:
         self._brokers = brokers

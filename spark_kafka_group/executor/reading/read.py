@@ -1,29 +1,85 @@
-"""Reads a task: fetch, decode, Arrow."""
+"""Reads a task: fetch, decode, Arrow.
+
+Connections of this Python worker, kept from task to task: Spark reuses its workers.
+
+The user's on_consume: sees every Arrow batch on executors, and may change its rows.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from spark_kafka_group.errors import CorruptRecordError, ReadError
+from spark_kafka_group.errors import CorruptRecordError, InterceptorError, ReadError
 from spark_kafka_group.executor import decode
-from spark_kafka_group.executor.decode.isolation import AbortedTransactions
-from spark_kafka_group.executor.reading.chunk import Chunk
-from spark_kafka_group.executor.reading.connections import brokers_for
+from spark_kafka_group.executor.decode.contract import AbortedTransactions
+from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.fetcher import Fetcher
-from spark_kafka_group.executor.reading.interceptors import consumed
 from spark_kafka_group.options import ClientOptions, Options
-from spark_kafka_group.options.reading import FAIL
+from spark_kafka_group.options.reading import FAIL, INTERCEPTOR_METHODS
+from spark_kafka_group.values import user_classes
 from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_kafka_group.executor.reading.damage.on_corrupt_record import Remedy
+
+
+_brokers: dict[tuple[int, ClientOptions], Brokers] = {}
+
+
+def brokers_for(options: Options) -> Brokers:
+    """The cluster that `options` name, with its open connections; reads of other topics, offsets or groups share them.
+
+    Keyed by the process too: a worker forked from one with open connections must not use them.
+    """
+    key = (os.getpid(), options.client)
+    if key not in _brokers:
+        _brokers[key] = Brokers(options.client)
+    return _brokers[key]
+
+
+def consumed(batches: Iterable[pa.RecordBatch], named: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """The results of the interceptors for `batches`, called in the order of their names.
+
+    Raises
+    ------
+    InterceptorError
+        When one raises, or gives back something of another schema. The task fails: rows that an interceptor was to
+        change, or to hide, do not get through unchanged, and nothing is committed.
+    """
+    made = [user_classes.make("interceptors", name, (), INTERCEPTOR_METHODS) for name in named]
+    hooks = [interceptor.on_consume for interceptor in made if callable(getattr(interceptor, "on_consume", None))]
+    for batch in batches:
+        for hook in hooks:
+            batch = _intercepted(hook, batch)
+        yield batch
+
+
+def _intercepted(hook: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch) -> pa.RecordBatch:
+    name = getattr(hook, "__qualname__", repr(hook))
+    try:
+        changed = hook(batch)
+    except user_classes.PASSED_ON:
+        raise
+    except BaseException as error:
+        raise InterceptorError(f"{name} raised {type(error).__name__}: {error}") from error
+    schema = getattr(changed, "schema", None)
+    if schema != batch.schema:
+        given = repr(changed) if schema is None else _one_line(schema)
+        raise InterceptorError(f"{name} must return a RecordBatch of schema {_one_line(batch.schema)}, not {given}")
+    return changed
+
+
+def _one_line(schema: object) -> str:
+    return ", ".join(str(schema).splitlines())
+
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 """Size at which a RecordBatch is handed to Spark: its fixed cost vanishes, and it still fits into caches."""
@@ -47,7 +103,7 @@ def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[p
     """
     brokers = brokers_for(options)
     brokers.speak(not outlives)  # a task that waits warns of outages itself
-    batches = records(task, options, brokers, outage=Outage(options, brokers) if outlives else None)
+    batches = records(task, options, brokers, outage=TaskOutage(options, brokers) if outlives else None)
     return consumed(batches, options.reading.interceptors) if options.reading.interceptors else batches
 
 
@@ -56,7 +112,7 @@ def records(
     options: Options,
     brokers: Brokers,
     others: Callable[[ClientOptions], Brokers] = Brokers,
-    outage: Outage | None = None,
+    outage: TaskOutage | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """As :func:`read`, before interceptors.
 

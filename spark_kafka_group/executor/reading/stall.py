@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 
 class Stall:
@@ -28,7 +28,7 @@ class Stall:
         Why the last request brought no records.
     """
 
-    def __init__(self, limit_s: float, clock: Callable[[], float], outage: Outage | None) -> None:
+    def __init__(self, limit_s: float, clock: Callable[[], float], outage: TaskOutage | None) -> None:
         self.limit_s = limit_s
         self.problem = "no response"
         self._clock = clock if outage is None else outage.answering_s

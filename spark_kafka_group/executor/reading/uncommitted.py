@@ -16,7 +16,7 @@ from spark_kafka_group.errors import LASTING, BrokerError
 from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
-from spark_kafka_group.wire.task_outage import Outage
+from spark_kafka_group.wire.outage import TaskOutage
 
 
 class Uncommitted:
@@ -30,7 +30,7 @@ class Uncommitted:
     """
 
     def __init__(
-        self, brokers: Brokers, epochs: Mapping[TopicPartition, int], stall: Stall, outage: Outage | None
+        self, brokers: Brokers, epochs: Mapping[TopicPartition, int], stall: Stall, outage: TaskOutage | None
     ) -> None:
         self._brokers = brokers
         self._epochs = epochs

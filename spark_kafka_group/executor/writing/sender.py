@@ -2,35 +2,63 @@
 
 There is no thread: all that can be done without waiting is done whenever a batch is handed over, and the rest while
 there is no room for another one, and at the end. While the caller does something else, time limits stand still.
+
+Time that stands still while a caller is busy with something else.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError
-from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
-from spark_kafka_group.executor.writing.sending import receivers, unwritten
-from spark_kafka_group.executor.writing.sending.attended_clock import AttendedClock
+from spark_kafka_group.executor.encode.encoder_contract import EncodedBatch
+from spark_kafka_group.executor.writing.sending import routes, unwritten
 from spark_kafka_group.executor.writing.sending.outbox import Outbox, Sealed
-from spark_kafka_group.executor.writing.sending.producer_session import ProducerSession
 from spark_kafka_group.executor.writing.sending.routes import LONGEST_PAUSE_S, Asked, Routes
-from spark_kafka_group.executor.writing.sending.stamping import Stamping, Stamps, Transaction
+from spark_kafka_group.executor.writing.sending.stamping import ProducerSession, Stamping, Stamps, Transaction
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.long_wait import LongWait
+from spark_kafka_group.wire.outage import with_reason
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection, wait
 from spark_kafka_group.wire.produce.produce_request import ZSTD_FROM, ProduceSettings, overhead
 from spark_kafka_group.wire.produce.produce_response import ProducedPartition, ProduceError
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers
 from spark_kafka_group.wire.reactions import Reaction
-from spark_kafka_group.wire.task_outage import with_reason
+
+ABSENT_AFTER_S = 1.0
+"""A caller that comes back later than that was busy with something else: the time beyond does not count."""
+
+
+class AttendedClock:
+    """Seconds in which a caller was here, or away for a moment only.
+
+    Answers that came while nobody looked are not late.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left_at = clock()
+        self._absent_s = 0.0
+
+    def now(self) -> float:
+        """Seconds."""
+        return self._clock() - self._absent_s
+
+    def come(self) -> None:
+        """The caller is here."""
+        self._absent_s += max(0.0, self._clock() - self._left_at - ABSENT_AFTER_S)
+
+    def leave(self) -> None:
+        """The caller goes."""
+        self._left_at = self._clock()
+
 
 MOST_RECOGNISED = 5
 """A broker knows the last five batches of a producer in a partition again."""
@@ -79,7 +107,7 @@ class Sender:
         self._encoder = encoder
         self._transactional = transaction is not None
         self._idempotent = self._transactional or (producing.enable_idempotence and producing.acks == "all")
-        self._receivers = receivers.receivers_for(options)
+        self._receivers = routes.receivers_for(options)
         self.brokers: ReceivingBrokers[Asked] = self._receivers.brokers
         self._stamping = Stamping(encoder, transaction)
         self._boxes: dict[TopicPartition, Outbox] = {}
@@ -158,7 +186,7 @@ class Sender:
             session.sequences |= {tp: box.next_sequence for tp, box in self._boxes.items()}
         if self._boxes or self._failure is not None:
             self._receivers.session = session
-        receivers.keep(self._receivers)
+        routes.keep(self._receivers)
 
     def __enter__(self) -> Self:
         return self

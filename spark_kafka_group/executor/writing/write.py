@@ -1,22 +1,31 @@
-"""Writes a task's rows: Arrow, record batches, brokers."""
+"""Writes a task's rows: Arrow, record batches, brokers.
+
+What a task writes with; connections, and what is known of topics, stay in this Python worker for the next task.
+
+Arrow arrays as the columns that the encoder reads.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
 
 from spark_kafka_group.executor import encode
 from spark_kafka_group.executor.encode import CODECS, BatchBuilder, Compression, EncodedBatch, Encoder, Rows
-from spark_kafka_group.executor.encode.arrow_columns import binary_column, headers_column
-from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
+from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, BinaryColumn, Buffer, HeadersColumn
 from spark_kafka_group.executor.writing.destinations import TopicDestinations, by_key, rows_of_topics
-from spark_kafka_group.executor.writing.producers import sender_for, topics_of
-from spark_kafka_group.executor.writing.rows_written import RowsWritten
-from spark_kafka_group.executor.writing.sender import Written
+from spark_kafka_group.executor.writing.sender import Sender, Written
 from spark_kafka_group.executor.writing.sending.stamping import Transaction
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
+from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.planned_transactions import RowsWritten
+from spark_kafka_group.wire.leaders import Leaders
+from spark_kafka_group.wire.writable_topics import WritableTopics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +33,73 @@ if TYPE_CHECKING:
     from spark_kafka_group.executor.writing.sink_columns import SinkColumns
     from spark_kafka_group.options.producing import Producing
     from spark_kafka_group.options.sink_options import SinkOptions
+
+
+_topics: WeakKeyDictionary[Leaders[Any], dict[float, WritableTopics]] = WeakKeyDictionary()
+
+
+def sender_for(options: SinkOptions, encoder: Encoder, transaction: Transaction | None = None) -> Sender:
+    """A sender of one task, over the connections of the task before."""
+    return Sender(options.client, options.producing, encoder, transaction)
+
+
+def topics_of(sender: Sender, options: SinkOptions) -> WritableTopics:
+    """Topics, looked up over the sender's connections."""
+    of_brokers = _topics.setdefault(sender.brokers, {})
+    within_ms = options.producing.max_block_ms
+    if within_ms not in of_brokers:
+        of_brokers[within_ms] = WritableTopics(sender.brokers, within_ms, options.connection.metadata_max_age_ms)
+    return of_brokers[within_ms]
+
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def binary_column(array: pa.Array) -> BinaryColumn | None:
+    """A column of strings or bytes, large ones and views too; None for one of Arrow's type null.
+
+    Raises
+    ------
+    pyarrow.ArrowException
+        When the type has no bytes, or they are more than 32-bit offsets reach.
+    """
+    kind = array.type
+    if pa.types.is_null(kind):
+        return None
+    if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        array = array.cast(pa.binary())
+    validity, ends, data = map(_bytes, array.buffers())
+    return BinaryColumn(array.offset, validity, ends, data)
+
+
+def headers_column(array: pa.Array) -> HeadersColumn | None:
+    """A column of lists of a struct whose first field is the key and the second the value; None for one of type null.
+
+    Raises
+    ------
+    pyarrow.ArrowException
+        When the type is another one.
+    """
+    kind = array.type
+    if pa.types.is_null(kind):
+        return None
+    if not pa.types.is_list(kind):
+        array = array.cast(_HEADERS)
+    validity, ends = map(_bytes, array.buffers()[:2])
+    structs = array.values
+    keys, values = (binary_column(structs.field(place)) or _nulls(len(structs)) for place in range(2))
+    return HeadersColumn(
+        array.offset, validity, ends, len(structs), structs.offset, _bytes(structs.buffers()[0]), keys, values
+    )
+
+
+def _nulls(count: int) -> BinaryColumn:
+    return BinaryColumn(0, bytes((count + 7) // 8), bytes(4 * (count + 1)), None)
+
+
+def _bytes(buffer: pa.Buffer | None) -> memoryview | None:
+    # Arrow's buffers call themselves signed bytes.
+    return None if buffer is None else memoryview(buffer).cast("B")
 
 
 COLUMNS = ("key", "value", "headers", "topic", "partition", "origin_partition")

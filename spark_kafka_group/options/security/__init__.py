@@ -4,7 +4,7 @@ Nothing here knows kafka-python; ``wire`` turns a :class:`Security` into connect
 starts imports this; modules that only TLS or SASL need are imported where they are used.
 """
 
-from spark_kafka_group.options.security.secret import Secret
 from spark_kafka_group.options.security.settings import Security
+from spark_kafka_group.text.printable import Secret
 
 __all__ = ["Secret", "Security"]

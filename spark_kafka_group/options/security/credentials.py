@@ -1,20 +1,48 @@
-"""Credentials of a connection, from Kafka's ``sasl.*`` settings and the login module's options."""
+"""Credentials of a connection, from Kafka's ``sasl.*`` settings and the login module's options.
+
+Which places tokens may come from, as Kafka 4 has its system property for it.
+
+An option may come from another person: it should not make each node send secrets in the clear, or hand
+the files of its disk to brokers.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import os
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options.security import allowed_token_sources
 from spark_kafka_group.options.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.options.security.mechanisms import MECHANISMS, AwsMskIam, Gssapi, Mechanism
-from spark_kafka_group.options.security.secret import Secret
 from spark_kafka_group.options.security.settings import Security
 from spark_kafka_group.text.json_text import shortened
+from spark_kafka_group.text.printable import Secret
 from spark_kafka_group.values import user_classes
+
+VARIABLE = "SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS"
+
+
+def check(url: str) -> None:
+    """Refuse a URL that is not https, unless the environment of this process allows it.
+
+    Raises
+    ------
+    OptionError
+        Without the URL, which may have a secret in it.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme == "https" or url in {allowed.strip() for allowed in os.environ.get(VARIABLE, "").split(",")}:
+        return
+    why = "a file" if scheme == "file" else "http, by which the client's secret and the token go unencrypted"
+    raise OptionError(
+        f"kafka.sasl.oauthbearer.token.endpoint.url is {why}: "
+        f"{'' if scheme == 'file' else 'take https, or '}name this URL in the environment variable {VARIABLE} "
+        f"(comma-separated), on the driver and on the executors (spark.executorEnv.{VARIABLE})"
+    )
+
 
 JAVA_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -274,7 +302,7 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
 
 
 def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credentials:
-    allowed_token_sources.check(url)
+    check(url)
     extensions = _prefixed(module, EXTENSION)
     parts = urlsplit(url)
     if parts.scheme == "file":

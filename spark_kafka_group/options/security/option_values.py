@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-from spark_kafka_group.options.security.secret import Secret
+from spark_kafka_group.text.printable import Secret
 
 if TYPE_CHECKING:
     from spark_kafka_group.options.security.jaas import LoginModule
+
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 LONGEST_NAME, LONGEST_PATH = 255, 4096

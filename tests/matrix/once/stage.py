@@ -30,7 +30,7 @@ from matrix.once.watch import Watch
 from matrix.scene import open_transactions
 from matrix.spark_program import environment
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.client_options import ClientOptions
+from spark_kafka_group.options.connection import ClientOptions
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 STARTED_WITHIN_S = 240.0

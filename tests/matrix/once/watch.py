@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.options.client_options import ClientOptions
+from spark_kafka_group.options.connection import ClientOptions
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 EVERY_S = 3.0

@@ -7,6 +7,10 @@ both headers are right. Otherwise ``search`` asks the broker.
 A silent answer, with neither records nor an error, proves nothing about the log. Where the broker was silent about a
 part of the gap, the task waits until the bytes of one response show the damage, the next record batch, and all in
 between.
+
+Offsets that a task leaves out, because their record batch cannot be read.
+
+Record batches that could not be read, sent to a dead-letter topic as the broker sent them.
 """
 
 from __future__ import annotations
@@ -14,28 +18,102 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
+from pyspark import TaskContext
+
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CorruptRecordError, GroupKafkaError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.reading import batch_headers
-from spark_kafka_group.executor.reading.chunk import Chunk
-from spark_kafka_group.executor.reading.damage.damage import Damage, WayOn
-from spark_kafka_group.executor.reading.damage.left_out import LeftOut
+from spark_kafka_group.executor.reading.batch_headers import Chunk
+from spark_kafka_group.executor.reading.damage.damage import Damage, Surroundings, WayOn
 from spark_kafka_group.executor.reading.damage.search import Found, LeaderChangedError, Search
-from spark_kafka_group.executor.reading.damage.surroundings import Surroundings
 from spark_kafka_group.executor.reading.fetcher import SILENCE, Fetcher
+from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
+from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
+from spark_kafka_group.options.sent_on import sink_options
+from spark_kafka_group.values.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.retry_topics import dead_letter_topic, main_topic
 from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:
-    from spark_kafka_group.executor.reading.damage.dead_letter_sender import DeadLetters
-    from spark_kafka_group.wire.task_outage import Outage
+    from spark_kafka_group.wire.outage import TaskOutage
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Offsets of one partition that were not read, ``first <= offset < following``, and why.
+
+    Attributes
+    ----------
+    raw
+        The bytes of their record batch, as far as the task has them and knows its end.
+    """
+
+    tp: TopicPartition
+    first: int
+    following: int
+    error: CorruptRecordError
+    raw: bytes
+
+    def __str__(self) -> str:
+        if self.following <= self.first:
+            return f"{self.tp}: {len(self.raw)} bytes before offset {self.following}"
+        return f"{self.tp}: offsets {self.first} to {self.following - 1}"
+
+
+NEXT_OFFSET = "groupkafka.next.offset"
+"""Header of our own: the offset, as text, at which reading went on."""
+
+
+class DeadLetters:
+    """Sends the record batches that a task left out to ``<topic>-dlt``, one by one; those of a retry topic to its main
+    topic's.
+
+    The value of a record is the bytes of the record batch; the key is null. Its headers are those of Kafka Connect's
+    dead letters, with the first offset that was not read, and :data:`NEXT_OFFSET`.
+
+    Parameters
+    ----------
+    outlives
+        Whether brokers that are away are waited for, up to maxBrokerOutage if that is set.
+    """
+
+    def __init__(self, options: Options, outlives: bool = False) -> None:
+        self._options = options
+        self._sink_options = sink_options(options, outlives)
+
+    def send(self, left_out: LeftOut) -> None:
+        """Send one; returns when all in-sync replicas have it.
+
+        Raises
+        ------
+        BrokerError
+            When the topic does not exist, or does not take the record.
+        """
+        tp, error = left_out.tp, left_out.error
+        origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
+        context = TaskContext.get()
+        reader = Reader(self._options.group.id or "", SOURCE, 0 if context is None else context.partitionId())
+        headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
+        headers.append((NEXT_OFFSET, str(left_out.following).encode()))
+        topic = dead_letter_topic(main_topic(tp.topic, self._options.reading.retry_delays_ms))
+        row = OutputRow(topic, None, left_out.raw, headers, origin_partition=tp.partition)
+        try:
+            write([arrow_batch([row])], self._sink_options, sink_columns())
+        except GroupKafkaError as problem:
+            raise BrokerError(
+                f"{left_out}, which cannot be read ({error.problem}), could not be sent to {topic} "
+                f"(onCorruptRecord=deadLetter): {problem}"
+            ) from problem
+
 
 ADVICE = "Set onCorruptRecord=skip to go on after it, or deadLetter to keep its bytes in a topic as well"
 ASKED_AGAIN = 3
@@ -64,7 +142,7 @@ class Remedy:
         fetcher: Fetcher,
         largest: int,
         connect: Callable[[ClientOptions], Brokers] = Brokers,
-        outage: Outage | None = None,
+        outage: TaskOutage | None = None,
     ) -> None:
         self._policy = options.reading.on_corrupt_record
         self._scan = twin.scan
@@ -77,8 +155,6 @@ class Remedy:
         self._surroundings = Surroundings(twin.scan, self._search)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
-            from spark_kafka_group.executor.reading.damage.dead_letter_sender import DeadLetters
-
             self._dead_letters = DeadLetters(options, outlives=outage is not None)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
         self._looked_back: set[tuple[TopicPartition, int]] = set()

@@ -21,8 +21,8 @@ from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
+from spark_kafka_group.wire.outage import TaskOutage, outlived
 from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
-from spark_kafka_group.wire.task_outage import Outage, outlived
 
 WIDE_BYTES = 8 << 20
 """The bytes of a log to look at: a record batch of usual size, and the log up to the next index entry."""
@@ -117,7 +117,7 @@ class Search:
         twin: decode.Decoder,
         connect: Callable[[ClientOptions], Brokers],
         epochs: Mapping[TopicPartition, int],
-        outage: Outage | None = None,
+        outage: TaskOutage | None = None,
     ) -> None:
         self._twin = twin
         self._outage = outage

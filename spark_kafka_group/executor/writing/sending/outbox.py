@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
+from spark_kafka_group.executor.encode.encoder_contract import EncodedBatch
 from spark_kafka_group.values.offsets import TopicPartition
 
 SEQUENCES = 1 << 31

@@ -1,15 +1,36 @@
-"""Who sends a task's record batches: a producer of this worker, one in a transaction, or nobody in particular."""
+"""Who sends a task's record batches: a producer of this worker, one in a transaction, or nobody in particular.
+
+A producer of this Python worker: its id, and how far it has counted in each partition.
+
+Tasks of a worker take it over from each other. Brokers keep something for each producer id in each partition for a day,
+so an id for each task would fill their memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from spark_kafka_group.executor.encode.encoded_batch import EncodedBatch
+from spark_kafka_group.executor.encode.encoder_contract import EncodedBatch
 from spark_kafka_group.executor.writing.sending.outbox import Outbox, Sealed
-from spark_kafka_group.executor.writing.sending.producer_session import ProducerSession
 from spark_kafka_group.values.offsets import TopicPartition
+
+
+@dataclass
+class ProducerSession:
+    """Without transactions.
+
+    Attributes
+    ----------
+    sequences
+        Of the next record of each partition.
+    """
+
+    producer_id: int
+    epoch: int
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+
 
 NOBODY, NO_SEQUENCE = (-1, -1), -1
 

@@ -1,21 +1,181 @@
-"""Brokers that are away while a task reads or writes: it waits for them, as Kafka's consumer does, and says so once."""
+"""Brokers that are away: a query and its tasks wait for them, as Kafka's own consumer does, and log it once.
+
+:class:`QueryOutage` is the driver's, and :class:`TaskOutage` that of a task which reads or writes. Both end in the same
+words when ``maxBrokerOutage`` is over.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    CommitTimeoutError,
+    GroupKafkaError,
+    JoinTimeoutError,
+)
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.unreached import unreached
 
+if TYPE_CHECKING:
+    from spark_kafka_group.wire import GroupClient
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+def outlasted(
+    brokers: Iterable[str], since_s: float, away_s: float, attempts: int, limit_ms: int, last_s: float, problem: str
+) -> str:
+    """Brokers, times and the last attempt; times of day are in seconds since 1970."""
+    return (
+        f"brokers ({', '.join(brokers)}) have not answered since {_time(since_s)}, {away_s:.0f} s ago, in {attempts} "
+        f"attempts, and maxBrokerOutage is {limit_ms} ms. The last attempt, at {_time(last_s)}: {problem}"
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+PASSING = (BrokerTimeoutError, CommitTimeoutError, JoinTimeoutError)
+"""Errors that pass when brokers answer again; all others are final."""
+
+PROBE_MS = 2_000
+"""How long one check may take whether brokers are back: Spark may stop the query meanwhile."""
+
+PAUSE_S = 0.1
+
+
+class BrokersAwayError(Exception):
+    """Raised where a caller has to do without brokers for now; stays in the driver."""
+
+
+class QueryOutage:
+    """Whether brokers are away, since when, and the error of the last attempt.
+
+    Brokers that a query has never reached are no outage: their address is likely to be wrong for good.
+
+    Parameters
+    ----------
+    limit_ms
+        Option maxBrokerOutage.
+    now_s, clock_s
+        The time of day, and one that never jumps.
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        group_id: str,
+        limit_ms: int | None,
+        now_s: Callable[[], float] = time.time,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._limit_ms = limit_ms
+        self._now_s = now_s
+        self._clock_s = clock_s
+        self._reached = False
+        self._since: tuple[float, float] | None = None  # by both clocks
+        self._attempts = 0
+        self._last: tuple[float, str] = 0.0, ""
+
+    @property
+    def away(self) -> bool:
+        """Whether brokers did not answer when asked last."""
+        return self._since is not None
+
+    def attempt(self, call: Callable[[], T]) -> T:
+        """The result of `call`, which has to be one that can be made again.
+
+        Raises
+        ------
+        BrokersAwayError
+            When brokers do not answer, and the query may go on waiting for them.
+        BrokerTimeoutError
+            When they have been away for longer than maxBrokerOutage.
+        """
+        began = self._now_s(), self._clock_s()
+        try:
+            if self.away:
+                self._client.reach(PROBE_MS)
+            result = call()
+        except PASSING as error:
+            if not self._reached:
+                raise
+            self._missed(error, began)
+            raise BrokersAwayError from error
+        self._reached = True
+        self._over()
+        return result
+
+    def wait_for(self, call: Callable[[], T]) -> T:
+        """As :meth:`attempt`, again and again: Spark would take "nothing for now" for the end, or for a failure."""
+        while True:
+            try:
+                return self.attempt(call)
+            except BrokersAwayError:
+                time.sleep(PAUSE_S)
+
+    def leave_to_trigger(self, call: Callable[[float], None], patience_ms: float) -> None:
+        """Make `call` between triggers, if brokers answer; if they do not, the next trigger reports it."""
+        try:
+            if self.away:
+                self._client.reach(patience_ms)
+            call(patience_ms)
+        except PASSING as error:
+            log.info("group %s: put off to the next trigger: %s", self._group_id, error)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """For the query's progress; None while brokers answer."""
+        if self._since is None:
+            return None
+        at_s, error = self._last
+        away_s = self._clock_s() - self._since[1]  # the time of day may have been set meanwhile
+        return {
+            "sinceMs": round((self._now_s() - away_s) * 1000),
+            "attempts": self._attempts,
+            "lastAttemptMs": round(at_s * 1000),
+            "lastError": error,
+        }
+
+    def _missed(self, error: GroupKafkaError, began: tuple[float, float]) -> None:
+        if self._since is None:
+            self._since, self._attempts = began, 0
+            log.warning(
+                "group %s: brokers are away, or do not answer: %s. The query waits for them, and goes on where it was",
+                self._group_id, error,
+            )  # fmt: skip
+        self._attempts += 1
+        self._last = self._now_s(), str(error)
+        away_s = self._clock_s() - self._since[1]
+        if self._limit_ms is not None and away_s * 1000 >= self._limit_ms:
+            problem = outlasted(
+                self._client.brokers(),
+                self._since[0],
+                away_s,
+                self._attempts,
+                self._limit_ms,
+                self._last[0],
+                str(error),
+            )
+            raise BrokerTimeoutError(f"group {self._group_id}: {problem}") from error
+
+    def _over(self) -> None:
+        if self._since is not None:
+            log.info("group %s: brokers answer again, after %.0f s", self._group_id, self._clock_s() - self._since[1])
+            self._since = None
+
 
 SAID_AFTER_S = 10.0
 """Kafka usually has another leader before; kafkaConsumer.pollTimeoutMs, if that is less."""
@@ -33,7 +193,7 @@ class Client(Protocol):
         """Addresses of brokers."""
 
 
-class Outage:
+class TaskOutage:
     """Partitions of one task whose leaders do not answer, since when, and the last error. For one thread.
 
     maxBrokerOutage limits the time without an answer. kafkaConsumer.pollTimeoutMs limits the time of a broker that
@@ -111,8 +271,6 @@ class Outage:
         message = self._message(problem)
         named = ", ".join(map(str, sorted(self._missed)))
         if self._limit_ms is not None and away_s * 1000 >= self._limit_ms:
-            from spark_kafka_group.values.outage_message import outlasted  # seldom needed
-
             text = outlasted(
                 self._brokers.known(), self._since[0], away_s, self._attempts, self._limit_ms, now_s, message
             )
@@ -150,7 +308,7 @@ def with_reason(problem: str, failure: str | None) -> str:
     return problem if failure is None or failure in problem else f"{problem} ({failure})"
 
 
-def outlived(outage: Outage | None, tp: TopicPartition, call: Callable[[], T]) -> T:
+def outlived(outage: TaskOutage | None, tp: TopicPartition, call: Callable[[], T]) -> T:
     """Run `call`, which is about a partition; repeat it until brokers answer, where there is an `outage`.
 
     Raises

@@ -1,4 +1,7 @@
-"""onCorruptRecord=deadLetter: its topics must exist before any record is read."""
+"""kafka.client.rack: the rack must be one that brokers have.
+
+onCorruptRecord=deadLetter: its topics must exist before any record is read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,42 @@ from spark_kafka_group.values.retry_topics import dead_letter_topic, main_topic
 from spark_kafka_group.wire import LogClient
 
 
-def check(options: Options) -> None:
+def look_up_rack(options: Options) -> None:
+    """As :func:`check_rack`, by new metadata. Without a rack in the options no broker is asked.
+
+    Raises
+    ------
+    OptionError, BrokerError
+    """
+    if not options.fetching.rack({}):
+        return
+    client = LogClient(options)
+    try:
+        client.partitions(options.reading.subscription)
+        check_rack(options, client)
+    finally:
+        client.close()
+
+
+def check_rack(options: Options, client: LogClient) -> None:
+    """Refuse a rack that no broker has in the last metadata. Only executors know values of their environment variables.
+
+    While replicas are on brokers that are away, their racks are not known, and any rack is accepted: a query can start
+    while its own rack is down.
+
+    Raises
+    ------
+    OptionError
+    """
+    rack = options.fetching.rack({})
+    racks = client.racks() if rack else None
+    if racks is None or rack in racks:
+        return
+    known = f"the brokers' racks are {', '.join(sorted(racks))}" if racks else "no broker has a broker.rack"
+    raise OptionError(f"kafka.client.rack ({rack}) is not the rack of a broker: {known}. Change it or leave it out")
+
+
+def check_dead_letters(options: Options) -> None:
     """Refuse to read topics whose dead-letter topics do not exist. Topics that match a pattern later are not checked.
 
     Without onCorruptRecord=deadLetter no broker is asked.
