@@ -37,7 +37,7 @@ LESS = 20
 """Clients that make a Python object of each record read so many times fewer."""
 FRESH = """
 import json, sys, time
-from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.task import ReadTask

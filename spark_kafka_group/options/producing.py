@@ -112,20 +112,18 @@ class Writing(Section):
 
     topic: str | None = option(
         "topic", parsing.topic,
-        "The topic to write to. Takes precedence over the column `topic`, which is required without it.",
+        "The topic to write to. Takes precedence over the column `topic`. Required without that column.",
         shown="the column `topic`",
     )  # fmt: skip
-    include_headers: bool = option(
-        "includeHeaders", boolean, "Whether the column `headers`, where there is one, is written.", default=True
-    )
+    include_headers: bool = option("includeHeaders", boolean, "Whether the column `headers` is written.", default=True)
     delivery_guarantee: str = option(
         "deliveryGuarantee", choice(AT_LEAST_ONCE, EXACTLY_ONCE),
-        "`at-least-once`: each row is written, and more than once where Spark runs a task or a micro-batch again. "
-        "`exactly-once`: readers of committed records get each row once; needs `kafka.transactional.id`.",
+        "`at-least-once`, or `exactly-once`: readers of committed records get each row once. Needs "
+        "`kafka.transactional.id`.",
         default=AT_LEAST_ONCE,
     )  # fmt: skip
     encoder: str = option(
         "encoder", choice("auto", "c", "python"),
-        "`c` is compiled. `python` writes the same records slowly. `auto` takes `c` where it was built.",
+        "`c` is compiled. `python` writes the same records slowly. `auto` takes `c` if it was built.",
         default="auto",
     )  # fmt: skip

@@ -4,7 +4,6 @@ import json
 import os
 
 import pytest
-from spark_kafka_group.driver.transactions.checkpoint_log import is_without, logged_batch, newest_has
 
 from spark_kafka_group.tools import checkpoint
 from spark_kafka_group.tools.command_errors import ToolError

@@ -5,7 +5,7 @@ import json
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from spark_kafka_group.explore.group_lag import Lag
-from spark_kafka_group.live.bounded import lag_of
+from spark_kafka_group.live.bar import lag_of
 from spark_kafka_group.tools.describe import PartitionRow
 from spark_kafka_group.values.offsets import GROUP_KEY, TopicPartition
 

@@ -320,7 +320,7 @@ def test_a_class_that_ends_the_program_is_an_error_of_its_option(module, text):
 
 @pytest.mark.parametrize("ending", ["KeyboardInterrupt", "user_classes.Terminated(143)"])
 def test_ctrl_c_and_sparks_sigterm_are_no_errors_of_a_module(module, ending):
-    named = module(f"from spark_kafka_group import user_classes\nraise {ending}")
+    named = module(f"from spark_kafka_group.values import user_classes\nraise {ending}")
     with pytest.raises((KeyboardInterrupt, user_classes.Terminated)):
         user_classes.load_class("interceptors", f"{named}:Mine", ())
 

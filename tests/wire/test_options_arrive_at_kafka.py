@@ -75,4 +75,4 @@ def test_a_client_connects_as_its_options_say(broker, client):
 def test_all_of_what_is_passed_on_is_given_here():
     options = Options.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "orders"} | GIVEN)
     passed_on = {f.metadata["name"] for f in dataclasses.fields(options.connection) if f.metadata["passed_on"]}
-    assert passed_on - set(options.given()) == {"kafka.proxy.url"}  # options/security/test_proxy.py has it
+    assert passed_on - set(options.given()) == {"kafka.proxy.url"}  # security/test_proxy.py has it
