@@ -55,7 +55,7 @@ def test_connections_are_shared_by_those_who_differ_in_what_they_read_or_in_whic
 
 def test_every_option_is_used_beyond_its_declaration():
     modules = [*PACKAGE.rglob("*.py")]
-    declaring = [path for path in (PACKAGE / "options").glob("*.py")]
+    declaring = list((PACKAGE / "options").glob("*.py"))
     modules = [path for path in modules if path not in declaring]
     nodes = [node for path in modules for node in ast.walk(ast.parse(path.read_text()))]
     taken = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
