@@ -4,6 +4,7 @@ import json
 
 import pytest
 from chispa import assert_df_equality
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from support import Record, commit_for, committed, members, name, numbered, options, produce, topic_with
 
@@ -249,3 +250,12 @@ def test_only_some_columns_and_a_limit(spark, kafka):
     df = read(spark, options(kafka, topic))
     assert df.limit(3).count() == 3
     assert df.agg({"offset": "max"}).first()[0] == 99
+
+
+def test_an_option_that_is_none_is_left_out_by_spark_from_4_3_on(spark, kafka):
+    reader = spark.read.format("groupkafka").options(**options(kafka, "unused")).option("minPartitions", None)
+    if spark.version.startswith("4.2."):
+        with pytest.raises(Py4JJavaError, match='because "str" is null'):
+            reader.load()
+    else:
+        assert "value" in reader.load().columns
