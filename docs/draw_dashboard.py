@@ -24,7 +24,7 @@ from prometheus_server import PrometheusServer
 from pyspark.sql import SparkSession
 
 from spark_kafka_group import GroupKafkaDataSource, GroupKafkaListener
-from spark_kafka_group.pictures import canvas, themes
+from spark_kafka_group.pictures import canvas
 from spark_kafka_group.pictures.picture import Picture
 from spark_kafka_group.testing import KafkaCluster
 
@@ -46,7 +46,7 @@ class Drawn:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--theme", choices=sorted(themes.THEMES), action="append")
+    parser.add_argument("--theme", choices=sorted(canvas.THEMES), action="append")
     parser.add_argument("--scale", type=float, default=1.0, help="length of the run; 1 is three minutes")
     parser.add_argument("--directory", type=Path, default=Path(__file__).parent / "pictures")
     parser.add_argument("--keep", type=Path, help="write the numbers there, and take them from there if it exists")
@@ -118,7 +118,7 @@ def _drawn(panel: monitoring.Panel, prometheus: PrometheusServer, began_s: float
 
 def draw(drawn: Sequence[Drawn], theme: str) -> Picture:
     """All panels on one picture: numbers above, graphs below."""
-    colours = themes.named(theme)
+    colours = canvas.theme_named(theme)
     stats, graphs = ([each for each in drawn if (each.panel.kind == "stat") == wanted] for wanted in (True, False))
     rows = -(-len(graphs) // COLUMNS)
     heights = [STATS_PX, *[ROW_PX] * rows]
@@ -135,7 +135,7 @@ def draw(drawn: Sequence[Drawn], theme: str) -> Picture:
     return figure
 
 
-def _number(axes: Any, each: Drawn, theme: themes.Theme) -> None:
+def _number(axes: Any, each: Drawn, theme: canvas.Theme) -> None:
     axes.set_facecolor(theme.panel)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -148,7 +148,7 @@ def _number(axes: Any, each: Drawn, theme: themes.Theme) -> None:
     axes.set_title(each.panel.title, color=theme.text, fontsize=canvas.SMALL_SIZE)
 
 
-def _graph(axes: Any, each: Drawn, theme: themes.Theme, end_s: float) -> None:
+def _graph(axes: Any, each: Drawn, theme: canvas.Theme, end_s: float) -> None:
     canvas.dress(axes, theme)
     canvas.heading(axes, theme, each.panel.title)
     for number, (name, times, values) in enumerate(each.series):

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.batch.read_where import read_where
     from spark_kafka_group.listener import GroupKafkaListener
     from spark_kafka_group.processing.processor import Processed, RecordProcessor
-    from spark_kafka_group.processing.producer_record import ProducerRecord
-    from spark_kafka_group.processing.record import Record
+    from spark_kafka_group.processing.record import ProducerRecord, Record
 
 __all__ = [
     "BrokerError",

@@ -83,8 +83,8 @@ def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> G
         raise OptionError(NO_OVERWRITE)
     columns = SinkColumns.of(schema.fields, options)
     with no_collection():
-        from spark_kafka_group.wire import sink_topic
-    sink_topic.check(options)
+        from spark_kafka_group.wire import writable_topics
+    writable_topics.check(options)
     return GroupKafkaWriter(options, columns, _planned(options))
 
 

@@ -25,8 +25,13 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_kafka_group.errors import GroupKafkaError, OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.spark.hung_up import end_quietly
-from spark_kafka_group.spark.spark_processes import SentToTasks, in_one_sentence, keep_imports, no_collection
+from spark_kafka_group.spark.spark_processes import (
+    SentToTasks,
+    end_quietly,
+    in_one_sentence,
+    keep_imports,
+    no_collection,
+)
 from spark_kafka_group.values.schema import spark_schema, why_others
 from spark_kafka_group.values.task import ReadTask
 

@@ -32,9 +32,9 @@ from spark_kafka_group.transactions import finishing
 from spark_kafka_group.transactions.deciding import abort_undecided, decide_and_end
 from spark_kafka_group.transactions.planning import planned
 from spark_kafka_group.values.exactly_once import BatchId, Producer
+from spark_kafka_group.values.files import file_name, make_folder, put, remove
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
-from spark_kafka_group.values.shared_files import file_name, make_folder, put, remove
 from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient

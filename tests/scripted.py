@@ -44,7 +44,7 @@ from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, Produc
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from spark_kafka_group.wire.group.members import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from spark_kafka_group.wire.reactions import OF_A_MEMBER, Request
 
 FOREVER = 1_000_000

@@ -35,8 +35,8 @@ from spark_kafka_group.metrics.group_metrics import OBSERVED, EndedBatches, Grou
 from spark_kafka_group.options import Options
 from spark_kafka_group.spark.workers_python import require_found
 from spark_kafka_group.values.file_sinks import refuse
+from spark_kafka_group.values.files import remove
 from spark_kafka_group.values.offsets import GROUP_KEY
-from spark_kafka_group.values.shared_files import remove
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,12 +19,10 @@ matplotlib, which the extra ``notebook`` has; this package can be imported witho
 
 from __future__ import annotations
 
-from spark_kafka_group.pictures.batch_durations import durations
 from spark_kafka_group.pictures.batch_timeline import batches
 from spark_kafka_group.pictures.committed_records import records
-from spark_kafka_group.pictures.lag_over_time import lag
 from spark_kafka_group.pictures.owned_partitions import owners
-from spark_kafka_group.pictures.partition_skew import skew
-from spark_kafka_group.pictures.whole_run import overview
+from spark_kafka_group.pictures.plot import overview
+from spark_kafka_group.pictures.progress_samples import durations, lag, skew
 
 __all__ = ["batches", "durations", "lag", "overview", "owners", "records", "skew"]

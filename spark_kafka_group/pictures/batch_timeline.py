@@ -1,25 +1,68 @@
-"""Micro-batches from plan to commit, and what happened to the group meanwhile."""
+"""Micro-batches from plan to commit, and what happened to the group meanwhile.
+
+Micro-batches from plan to commit.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.pictures import canvas, logged_run, themes, time_bins
-from spark_kafka_group.pictures.absences import absences
-from spark_kafka_group.pictures.batch_spans import BatchSpan, batch_spans
-from spark_kafka_group.pictures.elapsed import Elapsed
-from spark_kafka_group.pictures.logged_run import Files, Member
-from spark_kafka_group.pictures.owned_spans import generations
-from spark_kafka_group.pictures.themes import Theme
+from spark_kafka_group.pictures import canvas, logged_run
+from spark_kafka_group.pictures.canvas import Elapsed, Theme
+from spark_kafka_group.pictures.logged_run import Files, Member, absences
+from spark_kafka_group.pictures.owned_partitions import generations
 from spark_kafka_group.tools.event_logs import Event
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from spark_kafka_group.pictures.picture import Picture
+
+
+@dataclass(frozen=True)
+class BatchSpan:
+    """A plan of a micro-batch, and its commit.
+
+    Attributes
+    ----------
+    member, batch, replay
+        Whose it is, its number, and whether it is read again after a crash.
+    from_ms
+        When it was planned, ms since the epoch.
+    to_ms
+        When it was committed; None where no event says so.
+    planned, committed
+        Records: offsets of its ranges, and of those whose end was committed.
+    """
+
+    member: Member
+    batch: int
+    replay: bool
+    from_ms: float
+    to_ms: float | None
+    planned: int
+    committed: int = 0
+
+
+def batch_spans(events: Iterable[Event]) -> tuple[BatchSpan, ...]:
+    """Batches in order of their plans; `events` are in order of time."""
+    found: list[BatchSpan] = []
+    open_plans: dict[tuple[Member, int | None], tuple[int, Event]] = {}
+    for event in events:
+        member = (event.group, event.member)
+        if event.kind == "planned" and event.batch is not None:
+            open_plans[member, event.batch] = (len(found), event)
+            planned = sum(found_range.size for found_range in event.ranges)
+            found.append(BatchSpan(member, event.batch, event.replay, event.time_ms, None, planned))
+        elif event.kind == "committed" and (member, event.batch) in open_plans:
+            place, plan = open_plans.pop((member, event.batch))
+            committed = sum(r.size for r in plan.ranges if event.offsets.get(r.tp) == r.end)
+            found[place] = replace(found[place], to_ms=max(event.time_ms, plan.time_ms), committed=committed)
+    return tuple(found)
+
 
 MOST_LANES = 16
 PIXELS = 700.0
@@ -35,7 +78,7 @@ def batches(files: Files, theme: str = "light") -> Figure:
 
     The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`.
     """
-    return batches_of(logged_run.read(files).events, themes.named(theme))
+    return batches_of(logged_run.read(files).events, canvas.theme_named(theme))
 
 
 def batches_of(events: Sequence[Event], theme: Theme) -> Picture:
@@ -108,7 +151,7 @@ def _bars(
     places = [(time.at(span.from_ms), time.at(span.to_ms or span.from_ms)) for span in spans]
     edged = len(places) <= MOST_EDGED
     if not edged:
-        places = time_bins.merged(places, time.length / PIXELS)
+        places = canvas.merged(places, time.length / PIXELS)
     least = time.length / PIXELS
     axes.broken_barh(
         [(begin, max(end - begin, least)) for begin, end in places],
@@ -123,7 +166,7 @@ def _hollow(
     axes: Any, lane: tuple[float, float], places: Sequence[tuple[float, float]], time: Elapsed, theme: Theme
 ) -> None:
     least = time.length / PIXELS
-    spans = time_bins.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
+    spans = canvas.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
     if spans:
         axes.broken_barh(
             [(begin, max(end - begin, 3 * least)) for begin, end in spans], lane,
@@ -213,7 +256,7 @@ def _durations(
         canvas.nothing(axes, theme, "no batch was committed")
         return
     _scale(axes, [value for _, _, value in points])
-    if len(points) <= time_bins.MOST_POINTS:
+    if len(points) <= canvas.MOST_POINTS:
         for member in dict.fromkeys(member for member, _, _ in points):
             own = [(place, value) for owner, place, value in points if owner == member]
             axes.plot(*zip(*own, strict=True), "o", markersize=4, color=colours[member])
@@ -231,7 +274,7 @@ def _scale(axes: Any, seconds: Sequence[float]) -> None:
 
 def draw_band(axes: Any, points: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:
     """Lowest to highest value over time as an area, and the median as a line."""
-    found = time_bins.band(points, time.length)
+    found = canvas.band(points, time.length)
     area = axes.fill_between(found.places, found.lowest, found.highest, color=theme.members[0], alpha=0.35, linewidth=0)
     (line,) = axes.plot(found.places, found.middle, color=theme.members[0], linewidth=1.5)
     canvas.legend(axes, theme, [(line, "median"), (area, "lowest to highest")])

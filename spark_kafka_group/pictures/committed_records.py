@@ -9,11 +9,10 @@ from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_kafka_group.pictures import canvas, logged_run, themes, time_bins
-from spark_kafka_group.pictures.batch_spans import BatchSpan, batch_spans
-from spark_kafka_group.pictures.elapsed import Elapsed
+from spark_kafka_group.pictures import canvas, logged_run
+from spark_kafka_group.pictures.batch_timeline import BatchSpan, batch_spans
+from spark_kafka_group.pictures.canvas import Elapsed, Theme
 from spark_kafka_group.pictures.logged_run import Files, Member
-from spark_kafka_group.pictures.themes import Theme
 from spark_kafka_group.tools.event_logs import Event
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def records(files: Files, theme: str = "light") -> Figure:
     ranges; compaction and transactions make them more than the records that were read. The rate has the records of a
     commit spread over the time since the member's commit before, and after a pause since the plan of its batch.
     """
-    return records_of(logged_run.read(files).events, themes.named(theme))
+    return records_of(logged_run.read(files).events, canvas.theme_named(theme))
 
 
 def records_of(events: Sequence[Event], theme: Theme) -> Picture:
@@ -115,8 +114,8 @@ def _since_the_one_before(planned: Sequence[Commit]) -> list[Commit]:
 
 def _total(axes: Any, shown: Shown, time: Elapsed) -> Any:
     points = [(commit.end, commit.records) for commit in shown.commits]
-    if len(points) > time_bins.MOST_POINTS:
-        sums = time_bins.sums(points, time.length, STEPS)
+    if len(points) > canvas.MOST_POINTS:
+        sums = canvas.sums(points, time.length, STEPS)
         points = [((number + 1) * time.length / STEPS, size) for number, size in enumerate(sums)]
     places, sizes = [0.0], [0.0]
     for place, size in points:
@@ -131,7 +130,7 @@ def _total(axes: Any, shown: Shown, time: Elapsed) -> Any:
 def _rates(axes: Any, shown: Sequence[Shown], time: Elapsed) -> None:
     below, places = [0.0] * BINS, [number * time.length / BINS for number in range(BINS + 1)]
     for one in shown:
-        sums = time_bins.spread(one.commits, time.length, BINS)
+        sums = canvas.spread(one.commits, time.length, BINS)
         above = [base + size / (time.seconds / BINS) for base, size in zip(below, sums, strict=True)]
         axes.fill_between(
             places, [*below, below[-1]], [*above, above[-1]], step="post", color=one.colour, linewidth=0, alpha=0.85

@@ -1,20 +1,50 @@
 """``plot``: pictures of a run, from the events of its members.
 
 It is here and not beside the other commands, as pictures read files of events with the modules of the commands.
+
+A run from its files of events, in one figure.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spark_kafka_group.pictures import batch_timeline, committed_records, logged_run, owned_partitions, whole_run
-from spark_kafka_group.pictures.themes import DARK, LIGHT
+from spark_kafka_group.pictures import batch_timeline, canvas, committed_records, logged_run, owned_partitions
+from spark_kafka_group.pictures.canvas import DARK, LIGHT, Theme
+from spark_kafka_group.pictures.logged_run import Files
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.text.text_table import counted
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.command_errors import ToolError, UsageError
+from spark_kafka_group.tools.event_logs import Event
+
+if TYPE_CHECKING:
+    from spark_kafka_group.pictures.picture import Picture
+
+
+def overview(files: Files, theme: str = "light") -> Picture:
+    """Owners, batches and records of a run, one below the other, with one axis of time.
+
+    The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`.
+    """
+    return overview_of(logged_run.read(files).events, canvas.theme_named(theme))
+
+
+def overview_of(events: Sequence[Event], theme: Theme) -> Picture:
+    """As :func:`overview`, of events in order of time; there is one at least."""
+    time = logged_run.times(events)
+    rows_px = (owned_partitions.height_px(events), batch_timeline.height_px(events))
+    heights_px = (*rows_px, canvas.LOW_PX, canvas.TALL_PX, canvas.LOW_PX)
+    figure, axes = canvas.canvas(theme, logged_run.title(events, time), heights_px)
+    owned_partitions.draw(axes[0], events, time, theme, named=False)
+    batch_timeline.draw(axes[1], axes[2], events, time, theme, named=False)
+    committed_records.draw(axes[3], axes[4], events, time, theme)
+    return figure
+
 
 SUMMARY = "draw a run from the events its members wrote"
 DESCRIPTION = """\
@@ -55,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     """Draw the picture, and print what it shows."""
     form = _format(args.output)
     found = logged_run.read(args.files)
-    draw = PICTURES[args.only] if args.only else whole_run.overview_of
+    draw = PICTURES[args.only] if args.only else overview_of
     try:
         picture = draw(found.events, DARK if args.dark else LIGHT)
         picture.write(args.output, form)

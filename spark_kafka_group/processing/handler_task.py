@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_group.executor.reading import output_rows
 from spark_kafka_group.executor.reading.output_rows import arrow_batch
 from spark_kafka_group.processing.hand_off import HandOff
-from spark_kafka_group.processing.latency import Latencies
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record, records_of
 from spark_kafka_group.processing.work_queue import WorkQueue
-from spark_kafka_group.processing.workers import workers_for
+from spark_kafka_group.processing.workers import Latencies, workers_for
 
 if TYPE_CHECKING:
     import pyarrow as pa

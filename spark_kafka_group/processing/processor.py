@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.metrics.group_metrics import OBSERVED
-from spark_kafka_group.processing.backoff import Backoff
-from spark_kafka_group.processing.map_in_arrow import map_in_arrow
-from spark_kafka_group.processing.processor_settings import Settings
+from spark_kafka_group.processing.processor_settings import Backoff, Settings
 from spark_kafka_group.processing.record import REQUIRED, Record
 from spark_kafka_group.processing.returned_records import check_handler
 from spark_kafka_group.processing.topics_written import TopicsWritten
+from spark_kafka_group.spark.spark_processes import map_in_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

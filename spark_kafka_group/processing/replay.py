@@ -14,8 +14,8 @@ from spark_kafka_group.executor.reading.output_rows import OutputRow, OutputRows
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.processing.map_in_arrow import map_in_arrow
 from spark_kafka_group.processing.record import REQUIRED, records_of
+from spark_kafka_group.spark.spark_processes import map_in_arrow
 from spark_kafka_group.values.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.values.retry_topics import RETRY, is_internal, sends_dead_letters_to
 

@@ -12,8 +12,7 @@ from typing import Any
 from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.executor.reading.output_rows import OutputRow
 from spark_kafka_group.processing.processor_settings import Settings
-from spark_kafka_group.processing.producer_record import ProducerRecord
-from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.record import ProducerRecord, Record
 from spark_kafka_group.text.json_text import shortened
 from spark_kafka_group.values.error_headers import Headers
 from spark_kafka_group.values.retry_topics import is_topic_name

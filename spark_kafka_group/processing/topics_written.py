@@ -76,10 +76,10 @@ class TopicsWritten:
         ------
         BrokerError
         """
-        from spark_kafka_group.wire import sink_topic
+        from spark_kafka_group.wire import writable_topics
 
         if self.topic is not None:
-            sink_topic.check(self.sink)
+            writable_topics.check(self.sink)
 
     @property
     def group(self) -> str:

@@ -1,4 +1,23 @@
-"""What this package does in Spark's Python processes: errors of one sentence, and workers that start quickly."""
+"""What this package does in Spark's Python processes: errors of one sentence, and workers that start quickly.
+
+Spark's Python processes over Unix domain sockets: they end without a traceback when Spark has hung up.
+
+Spark closes the connection to a worker whose rows it needs no more (``show(2)``), that reported an error, or that was
+idle for a minute. The worker then writes a few last bytes, and Spark's daemon prints a BrokenPipeError. Over TCP the
+kernel takes these bytes, and no one sees it. Nothing is lost either way.
+
+A stream reader's process does the same when its query is stopped: it has an answer to send, or reports that its input
+has ended. Python itself prints this BrokenPipeError, and Spark shows the part that it reads before it ends the process,
+at times the first line alone.
+
+The connection between Spark's JVM and this Python worker, where it is TCP.
+
+Spark writes a task in small pieces. The kernel keeps a small piece back until the one before it has been acknowledged
+(Nagle), and this side's kernel, which has nothing to send meanwhile, acknowledges after 40 ms only (delayed ACK). That
+is most of a small task's time. With ``spark.python.unix.domain.socket.enabled=true`` there is no TCP.
+
+pyspark's mapInArrow, which imports pandas on the driver, although it does not need it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +25,98 @@ import contextlib
 import gc
 import logging
 import os
+import socket
 import sys
-from collections.abc import Iterator
-from functools import cache
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from ipaddress import ip_address
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkFiles
 
-from spark_kafka_group.errors import NO_TRACEBACK, GroupKafkaError, InterceptorError
-from spark_kafka_group.spark.hung_up import end_quietly
-from spark_kafka_group.spark.loopback import acknowledge_at_once
+from spark_kafka_group.errors import NO_TRACEBACK, GroupKafkaError, InterceptorError, MissingPackageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 log = logging.getLogger(__name__)
+
+
+DAEMON = "pyspark.daemon"
+READER = "pyspark.sql.streaming.python_streaming_source_runner"
+
+
+def end_quietly() -> None:
+    """Have Spark's part in this process print no BrokenPipeError; a no-op outside Spark's Python processes."""
+    program = sys.modules["__main__"]
+    spec = getattr(program, "__spec__", None)
+    if spec is not None and spec.name == DAEMON:
+        program.traceback = SimpleNamespace(format_exc=traceback.format_exc, print_exc=_print_exc)  # type: ignore[attr-defined]
+    elif spec is not None and spec.name == READER:
+        sys.excepthook = _print_uncaught
+
+
+def _print_exc() -> None:
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        traceback.print_exc()
+
+
+def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not isinstance(error, BrokenPipeError):
+        sys.__excepthook__(kind, error, trace)
+
+
+_OPEN_FILES = Path("/proc/self/fd")
+
+
+def acknowledge_at_once() -> None:
+    """Acknowledge Spark's bytes so far, and send without delay. Called when a task's reader is unpickled.
+
+    The rest of the task can then follow. Works on Linux, where Spark connects by TCP, and does nothing elsewhere.
+    """
+    for descriptor in _spark_connections(os.getpid()):
+        with suppress(OSError), _borrowed(descriptor) as connection:
+            # The kernel goes back to delayed ones by itself, so this is said for each task.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+@cache
+def _spark_connections(pid: int) -> tuple[int, ...]:
+    """Descriptors of TCP connections within this machine that were open when the first task came.
+
+    None of them is to a broker yet. By process, as a forked one has others.
+    """
+    if not hasattr(socket, "TCP_QUICKACK") or not _OPEN_FILES.is_dir():
+        return ()
+    descriptors = []
+    for name in os.listdir(_OPEN_FILES):
+        with suppress(OSError, ValueError), _borrowed(int(name)) as connection:
+            over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
+            if over_tcp and ip_address(connection.getpeername()[0]).is_loopback:
+                descriptors.append(int(name))
+    return tuple(descriptors)
+
+
+@contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """The socket of a descriptor that Spark owns; detached afterwards. OSError when it is no socket."""
+    blocking = os.get_blocking(descriptor)
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        # Under socket.setdefaulttimeout() Python has just made it one that does not block.
+        os.set_blocking(descriptor, blocking)
+        yield borrowed
+    finally:
+        borrowed.detach()
+
 
 ENDING = "pyspark.sql.worker.python_streaming_sink_runner"
 """The module in which Spark runs commit and abort of a micro-batch."""
@@ -70,3 +169,25 @@ def no_collection() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+PIP = "pip install 'pandas>=2.2'"
+
+
+def map_in_arrow(df: DataFrame, function: Function, schema: str) -> DataFrame:
+    """As ``df.mapInArrow(function, schema)``.
+
+    Raises
+    ------
+    MissingPackageError
+        With advice, when the driver has no pandas that pyspark takes.
+    """
+    try:
+        return df.mapInArrow(partial(_quietly, function), schema)
+    except ImportError as error:
+        raise MissingPackageError(f"handlers need pandas on the driver, 2.2 or newer: {PIP}") from error
+
+
+def _quietly(function: Function, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    end_quietly()  # Spark may run the function in a worker that has not read with this source
+    return function(batches)

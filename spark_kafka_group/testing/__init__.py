@@ -10,8 +10,7 @@ With pytest: ``-p spark_kafka_group.testing.plugin``. From a shell: ``python -m 
 notebook: :func:`open_sandbox`, whose Spark, topics and broker end with the kernel.
 """
 
-from spark_kafka_group.testing.cluster import KafkaCluster
-from spark_kafka_group.testing.console_tools import GroupRow
+from spark_kafka_group.testing.cluster import GroupRow, KafkaCluster
 from spark_kafka_group.testing.group_log import GroupGeneration, OffsetCommitted, read_group_log
 from spark_kafka_group.testing.node import Node
 from spark_kafka_group.testing.sandbox import Sandbox, open_sandbox

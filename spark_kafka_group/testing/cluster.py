@@ -1,4 +1,7 @@
-"""A Kafka cluster of one node or three on this machine, for tests and demos."""
+"""A Kafka cluster of one node or three on this machine, for tests and demos.
+
+The output of kafka-consumer-groups, as values.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,62 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_kafka_group.spark.spark_version import java
 from spark_kafka_group.testing import first_start
-from spark_kafka_group.testing.console_tools import GroupRow, parse_describe
 from spark_kafka_group.testing.download import VERSION, jars
 from spark_kafka_group.testing.node import Node, free_ports
 from spark_kafka_group.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """One partition as ``kafka-consumer-groups --describe`` shows it; "-" is None."""
+
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+def parse_describe(text: str) -> list[GroupRow]:
+    """Rows of the table, in order of topic and partition."""
+    rows = []
+    columns: list[str] = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[:2] == ["GROUP", "TOPIC"]:
+            columns = words
+        elif columns and len(words) == len(columns):
+            cell = {name: None if word == "-" else word for name, word in zip(columns, words, strict=True)}
+            rows.append(
+                GroupRow(
+                    topic=cell["TOPIC"] or "",
+                    partition=int(cell["PARTITION"] or -1),
+                    current_offset=_number(cell["CURRENT-OFFSET"]),
+                    log_end_offset=_number(cell["LOG-END-OFFSET"]),
+                    lag=_number(cell["LAG"]),
+                    consumer_id=cell["CONSUMER-ID"],
+                    host=cell["HOST"],
+                    client_id=cell["CLIENT-ID"],
+                )
+            )
+    return sorted(rows, key=lambda row: (row.topic, row.partition))
+
+
+def _number(cell: str | None) -> int | None:
+    return None if cell is None else int(cell)
+
 
 T = TypeVar("T")
 

@@ -1,8 +1,13 @@
-"""Text as it may be shown: without characters of others that control a terminal, and without secrets."""
+"""Text as it may be shown: without characters of others that control a terminal, and without secrets.
+
+Arguments with several spellings: errors name the one that was written.
+"""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -22,3 +27,13 @@ class Secret:
 
     def __repr__(self) -> str:
         return "Secret(hidden)"
+
+
+class AsWritten(argparse.Action):
+    """Keeps a value, and under ``<dest>_as_written`` which spelling of the argument it had, for errors."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, f"{self.dest}_as_written", option_string)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from spark_kafka_group.options import parsing
-from spark_kafka_group.text.argument_as_written import AsWritten
+from spark_kafka_group.text.printable import AsWritten
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 Commands = Any

@@ -1,13 +1,17 @@
 """Groups that cannot be shown: without a coordinator, the leader of their partition of the offsets topic; or of another
-type."""
+type.
+
+The newest generation of groups, which only the offsets topic knows. Each of its partitions is read once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets_topic import decoding
-from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GroupGeneration, GroupRemoved
 from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.values.offsets import TopicPartition
@@ -83,3 +87,44 @@ def _leaders(admin: GroupAdmin) -> Mapping[TopicPartition, Node | None]:
         return admin.leaders([OFFSETS_TOPIC])
     except BrokerError:
         return {}
+
+
+def newest(admin: GroupAdmin, groups: Iterable[str]) -> dict[str, int | BrokerError]:
+    """Number of each group's newest generation, or the error for which it is not known; groups without one are left
+    out."""
+    groups = list(groups)
+    if not groups:
+        return {}
+    together: defaultdict[TopicPartition, list[str]] = defaultdict(list)
+    found: dict[str, int | BrokerError] = {}
+    try:
+        leaders = admin.leaders([OFFSETS_TOPIC])
+        if not leaders:
+            return {groups[0]: BrokerError(f"{NOT_SHOWN}. No group has a generation here")}
+        for group in groups:
+            tp = TopicPartition(OFFSETS_TOPIC, decoding.coordinator_partition(group, len(leaders)))
+            if leaders[tp] is None:  # since the group was described, when it had a coordinator
+                found[group] = BrokerError(f"{tp} has no leader")
+            else:
+                together[tp].append(group)
+        ranges = admin.log_ranges(list(together))
+    except BrokerError as error:
+        return dict.fromkeys(groups, error)
+    for tp, those in together.items():
+        try:
+            read = _read(admin, tp, *ranges[tp])
+            found |= {group: read[group] for group in those if group in read}
+        except BrokerError as error:
+            found |= dict.fromkeys(those, error)
+    return found
+
+
+def _read(admin: GroupAdmin, tp: TopicPartition, start: int, end: int) -> dict[str, int]:
+    generations: dict[str, int] = {}
+    for record in admin.read(tp, start, end):
+        match decoding.decode(record.key, record.value):
+            case GroupGeneration(group=group, generation=generation):
+                generations[group] = generation
+            case GroupRemoved(group=group):
+                generations.pop(group, None)
+    return generations

@@ -15,12 +15,11 @@ from pathlib import Path
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.text.text_table import NOTHING, duration
-from spark_kafka_group.tools import checkpoint, generations
+from spark_kafka_group.tools import checkpoint, coordinators
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.command_errors import ToolError, end_at_ctrl_c
 from spark_kafka_group.tools.coordinators import groups_not_shown, of_no_consumers, require_coordinator
-from spark_kafka_group.tools.ctrl_c import end_at_ctrl_c
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
 from spark_kafka_group.values.commit_metadata import Writer, writer_of
 from spark_kafka_group.values.offsets import TopicPartition
@@ -265,7 +264,7 @@ def _member_row(member: DescribedMember) -> MemberRow:
 
 def _with_generations(admin: GroupAdmin, looked: Sequence[GroupReport]) -> list[GroupReport]:
     """Reports with the generations of classic groups, or why they are not known; newer groups have theirs."""
-    found = generations.newest(admin, [report.group for report in looked if report.kind == CLASSIC])
+    found = coordinators.newest(admin, [report.group for report in looked if report.kind == CLASSIC])
     reports = []
     for report in looked:
         match found.get(report.group, report.generation):

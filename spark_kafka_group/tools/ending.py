@@ -31,8 +31,7 @@ from spark_kafka_group.spark.workers_python import require_found
 from spark_kafka_group.text.json_text import parsed
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
-from spark_kafka_group.values.files import READERS_FOLDER
-from spark_kafka_group.values.shared_files import read_if_locked
+from spark_kafka_group.values.files import READERS_FOLDER, read_if_locked
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPT = signal.SIGCONT

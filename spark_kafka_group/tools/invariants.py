@@ -1,18 +1,104 @@
 """Invariants of every run of a group, also when members join, leave or die: each is a function.
 
 The first three look at events in order of time, the others at the history of one partition.
+
+The history of one partition of one group: plans, commits and moves, in order.
+
+The generations of a group that the events of its members cover, by partition.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from spark_kafka_group.tools.event_logs import Event
-from spark_kafka_group.tools.history import Commit, History, Moved, Plan
-from spark_kafka_group.tools.observed_generations import Sight
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A range that a member is about to read."""
+
+    event: Event
+    range: OffsetRange
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A committed offset, and the planned range that it ends, if its member planned one in the same generation."""
+
+    event: Event
+    tp: TopicPartition
+    offset: int
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A member goes on somewhere else than where the batch before ended."""
+
+    event: Event
+    to: int
+
+
+Step = Plan | Commit | Moved
+History = tuple[Step, ...]
+
+
+def histories(events: Iterable[Event]) -> Mapping[tuple[str, TopicPartition], History]:
+    """The history of each partition of each group; `events` are in order of time."""
+    steps: dict[tuple[str, TopicPartition], list[Step]] = {}
+    plans: dict[tuple[str, str, int, TopicPartition, int], Plan] = {}
+    for event in events:
+        member = (event.group, event.member, event.generation)
+        for found in event.ranges:
+            plan = plans[*member, found.tp, found.end] = Plan(event, found)
+            steps.setdefault((event.group, found.tp), []).append(plan)
+        for tp, offset in event.offsets.items():
+            commit = Commit(event, tp, offset, plans.get((*member, tp, offset)))
+            steps.setdefault((event.group, tp), []).append(commit)
+        for tp, move in event.moves.items():
+            steps.setdefault((event.group, tp), []).append(Moved(event, move.to))
+    return {partition: tuple(found) for partition, found in steps.items()}
+
+
+class Sight:
+    """A member that wrote events covers a partition in the generations in which it owned it, and in no other.
+
+    Parameters
+    ----------
+    events
+        Of a run, in any order.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._owned: dict[tuple[str, int], set[TopicPartition]] = defaultdict(set)
+        self._partitions: dict[tuple[str, str], set[TopicPartition]] = defaultdict(set)
+        for event in events:
+            if event.kind == "assigned":
+                self._owned[event.group, event.generation] |= event.partitions
+                for tp in event.partitions:
+                    self._partitions[event.group, tp.topic].add(tp)
+
+    def lost(self, group: str, tp: TopicPartition, after: int, before: int) -> bool:
+        """Whether a member without events may have owned a partition between two generations.
+
+        The generations of a group that was deleted and made again start from 1 again, so they prove nothing.
+        """
+        between = range(after + 1, before)
+        return before < after or any(not (self._seen(group, tp, g) or self._empty(group, tp.topic, g)) for g in between)
+
+    def _seen(self, group: str, tp: TopicPartition, generation: int) -> bool:
+        return tp in self._owned.get((group, generation), ())
+
+    def _empty(self, group: str, topic: str, generation: int) -> bool:
+        """Whether a generation is that of a group without members: the last one left, and came back after it."""
+        everything = self._partitions[group, topic]
+        around = [self._owned.get((group, g), set()) for g in (generation - 1, generation + 1)]
+        return (group, generation) not in self._owned and all(everything <= owned for owned in around)
+
 
 WITHOUT_MEMBERSHIP = -1
 """The generation of a member that was assigned its partitions by hand."""

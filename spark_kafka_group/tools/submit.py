@@ -25,7 +25,7 @@ from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.spark.workers_python import require_found
-from spark_kafka_group.text.argument_as_written import AsWritten
+from spark_kafka_group.text.printable import AsWritten
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.jobs import settings

@@ -15,9 +15,7 @@ from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.event_logs import Event, read_run
 from spark_kafka_group.tools.formatting import sentence
-from spark_kafka_group.tools.history import Commit, History, histories
-from spark_kafka_group.tools.invariants import InDoubt, Unseen, Violation
-from spark_kafka_group.tools.observed_generations import Sight
+from spark_kafka_group.tools.invariants import Commit, History, InDoubt, Sight, Unseen, Violation, histories
 
 __all__ = ["Event", "Report", "verify"]
 

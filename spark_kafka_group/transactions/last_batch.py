@@ -16,8 +16,7 @@ from typing import Any
 
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.values.exactly_once import Decision, Producer
-from spark_kafka_group.values.files import PLANS_PREFIX
-from spark_kafka_group.values.shared_files import file_name
+from spark_kafka_group.values.files import PLANS_PREFIX, file_name
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.values.files import READERS_FOLDER
-from spark_kafka_group.values.shared_files import file_name, make_folder, put, read_if_locked
+from spark_kafka_group.values.files import READERS_FOLDER, file_name, make_folder, put, read_if_locked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +88,7 @@ def refuse(directory: Path, source: str, problem: str) -> tuple[IO[str], Path]:
     Returns
     -------
     tuple
-        For :func:`~spark_kafka_group.values.shared_files.remove`.
+        For :func:`~spark_kafka_group.values.files.remove`.
     """
     make_folder(directory / READERS_FOLDER, directory)
     path = _of(directory, source)

@@ -28,9 +28,8 @@ from typing import Any
 
 from spark_kafka_group.text.json_text import parsed
 from spark_kafka_group.values.exactly_once import SourceBatch
-from spark_kafka_group.values.files import READERS_FOLDER
+from spark_kafka_group.values.files import READERS_FOLDER, file_name, read_if_locked
 from spark_kafka_group.values.offsets import TopicPartition, positions_from_json, positions_to_json
-from spark_kafka_group.values.shared_files import file_name, read_if_locked
 
 FOLDERS = "offsets-"
 """How the folders of sources begin, one for each kafka.transactional.id."""

@@ -15,8 +15,8 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import OffsetAndTimestamp, TopicPartition
-from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
+from spark_kafka_group.wire.client.reachability import address
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.group.all_groups import GroupOffsets, checked, group_offsets, kind_of, listed_use
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described

@@ -1,6 +1,8 @@
 """A connection to a broker whose socket is this package's: what reading over it and writing over it share.
 
 kafka-python connects, agrees on versions and authenticates; then the socket is taken over.
+
+One time limit for a whole exchange: a limit for each read would start again with each byte.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 USED_OF_LIFETIME = 0.85
 """Part of an authentication's lifetime after which a connection is replaced, as Kafka's Java client authenticates."""
@@ -77,3 +80,16 @@ class BrokerConnection:
     def _throttle(self, throttle_ms: int) -> None:
         if throttle_ms:
             self._not_before = time.monotonic() + throttle_ms / 1000
+
+
+class Deadline:
+    """The moment so many seconds from now."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._at = clock() + seconds
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then, 0 from then on."""
+        return max(0.0, self._at - self._clock())

@@ -1,12 +1,19 @@
-"""Calls to kafka-python's consumer: bounded in time, retried where that helps, with its errors as ours."""
+"""Calls to kafka-python's consumer: bounded in time, retried where that helps, with its errors as ours.
+
+Subscribed topics that do not exist yet are looked up once a second, without a log line for each.
+
+kafka-python asks again after retry.backoff.ms, for as long as a topic is missing, and logs an error each time.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 
 from spark_kafka_group.options import ClientOptions
@@ -18,8 +25,40 @@ from spark_kafka_group.wire.client.connect import (
     run_within,
     translated,
 )
-from spark_kafka_group.wire.client.missing_topics import ask_seldom
 from spark_kafka_group.wire.coordinator_responses import Answers
+
+AGAIN_MS = 1_000.0
+NOT_FOUND = "Topic %s not found in cluster metadata"
+
+
+def ask_seldom(consumer: KafkaConsumer) -> None:
+    """Make the metadata of `consumer` wait a second for missing topics, unless a caller asks for them."""
+    cluster = consumer._client._manager.cluster
+    update_metadata, ttl = cluster.update_metadata, cluster.ttl
+    missing = False
+
+    def update(metadata: Any) -> None:
+        nonlocal missing
+        update_metadata(metadata)
+        errors = {topic.error_code for topic in metadata.topics} - {kafka_errors.NoError.errno}
+        missing = errors == {kafka_errors.UnknownTopicOrPartitionError.errno}
+        if missing and cluster._future is None:  # no caller has asked meanwhile
+            cluster._need_update = False
+
+    def ttl_if_missing() -> float:
+        left_ms = AGAIN_MS - (time.monotonic() * 1000 - cluster._last_refresh_ms)
+        usual_ms: float = ttl()
+        return max(0.0, min(usual_ms, left_ms)) if missing else usual_ms
+
+    cluster.update_metadata, cluster.ttl = update, ttl_if_missing
+
+
+def logged_already(record: logging.LogRecord) -> bool:
+    """A filter of kafka-python's logger: the driver logs missing topics once itself."""
+    return record.msg != NOT_FOUND
+
+
+logging.getLogger("kafka.cluster").addFilter(logged_already)
 
 
 class Calls:

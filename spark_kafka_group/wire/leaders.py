@@ -22,7 +22,6 @@ from spark_kafka_group.errors import LASTING, BrokerTimeoutError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.broker_connection import USED_OF_LIFETIME, BrokerConnection
-from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import (
     REQUEST_TIMEOUT,
     connection_configs,
@@ -30,6 +29,7 @@ from spark_kafka_group.wire.client.connect import (
     run_within,
     translated,
 )
+from spark_kafka_group.wire.client.reachability import address
 
 CONNECTED_WITHIN_S = 5.0
 """How long a call waits for a connection, before the caller may ask whether another broker leads by now. The attempt

@@ -16,9 +16,9 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.values.offsets import OffsetAndTimestamp, TopicPartition
-from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.client.leaderless import NO_LEADER
+from spark_kafka_group.wire.client.reachability import address
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs

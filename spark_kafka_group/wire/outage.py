@@ -22,7 +22,7 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.client.unreached import unreached
+from spark_kafka_group.wire.client.reachability import unreached
 
 if TYPE_CHECKING:
     from spark_kafka_group.wire import GroupClient

@@ -1,14 +1,17 @@
-"""Topics and their logs, looked at from outside: nothing here joins a group, commits, or makes a topic."""
+"""Topics and their logs, looked at from outside: nothing here joins a group, commits, or makes a topic.
+
+Settings of a broker that an error has to name, or that limit what this package may ask for.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin import DescribeLogDirsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.options import ClientOptions
@@ -22,6 +25,7 @@ from spark_kafka_group.wire.log_times import NEWEST, Found, Lookup, can_find_new
 from spark_kafka_group.wire.reactions import Facts, Request, name_of
 
 log = logging.getLogger(__name__)
+
 
 Leaders = dict[TopicPartition, Node | None]
 
@@ -201,3 +205,39 @@ def _sizes(directories: Iterable[Any]) -> Iterable[tuple[TopicPartition, int]]:
             for partition in topic.partitions:
                 if not partition.is_future_key:
                     yield TopicPartition(topic.name, partition.partition_index), partition.partition_size
+
+
+BROKER = 4  # the resource type
+SESSION_BOUNDS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+
+
+def session_bounds(node_id: int, ask: Callable[[Any], Any]) -> tuple[int, int] | None:
+    """Least and greatest session timeout that a broker takes; None where it does not say so.
+
+    Parameters
+    ----------
+    ask
+        Sends a request to that broker and returns its response. Its user needs DescribeConfigs on the cluster.
+    """
+    try:
+        found = integers_of(ask(settings_request(BROKER, str(node_id))), SESSION_BOUNDS)
+    except kafka_errors.KafkaError:  # the error is about something else
+        return None
+    return None if found is None else (found[0], found[1])
+
+
+def settings_request(kind: int, name: str) -> Any:
+    """A question for all settings: brokers that are not Apache's may close the connection where some are named."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def integers_of(answer: Any, names: Sequence[str]) -> list[int] | None:
+    """Whole numbers among the settings in an answer, in the order of their names; None where it has not all."""
+    values = {config.name: config.value for result in answer.results for config in result.configs}
+    try:
+        return [int(values[name]) for name in names]
+    except (KeyError, TypeError, ValueError):
+        return None

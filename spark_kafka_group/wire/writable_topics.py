@@ -1,20 +1,68 @@
-"""Topics that are written to: whether they exist, who leads their partitions, and whether the user may write there."""
+"""Topics that are written to: whether they exist, who leads their partitions, and whether the user may write there.
+
+Before any row moves: brokers can be reached, the topic of a write exists, and the user may write there.
+
+Says that a task that writes waits for brokers, once that has taken long, and that it goes on.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.client.connect import ms_until, translated
+from spark_kafka_group.wire.client.refusals import NO_LISTENER
 from spark_kafka_group.wire.leaders import Leaders
-from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, reaction_to
+
+log = logging.getLogger(__name__)
+
+
+SAID_AFTER_S = 10.0
+"""Kafka usually has another leader before."""
+
+
+class LongWait:
+    """One wait after the other. For one thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+
+    def lasts(self, what: str, waited_s: float, problem: Callable[[], object]) -> None:
+        """Warn of a wait that is long by now, once.
+
+        Parameters
+        ----------
+        what
+            The partition, or what is looked up.
+        problem
+            Says why there is no answer.
+        """
+        if self._since is None and waited_s >= SAID_AFTER_S:
+            self._since = self._clock() - waited_s
+            log.warning(
+                "%s: brokers are away, or do not answer: %s. The task waits for them, and goes on",
+                what, printable(str(problem())),
+            )  # fmt: skip
+
+    def over(self) -> None:
+        """Brokers have answered."""
+        if self._since is not None:
+            log.warning("brokers answer again, after %.0f s", self._clock() - self._since)
+            self._since = None
+
 
 WRITE = 4
 """The number of AclOperation.WRITE: of its bit among the operations that a broker allows."""
@@ -139,3 +187,38 @@ class WritableTopics:
 def _may_pass(error: BrokerError) -> bool:
     cause = error.__cause__
     return isinstance(error, BrokerTimeoutError) or (cause is not None and reaction_to(cause) in RETRIED)
+
+
+REACHED_WITHIN_MS = 10_000
+"""A batch write is not begun if no broker has answered by then. Its tasks would wait for kafka.max.block.ms each."""
+
+
+def check(options: SinkOptions) -> None:
+    """Look the topic of the option up, or only reach brokers: topics of a column are looked up by the tasks that have
+    rows for them.
+
+    Raises
+    ------
+    BrokerError
+    """
+    topic = options.writing.topic
+    limits_ms = {
+        f"{REACHED_WITHIN_MS // 1000} s": REACHED_WITHIN_MS,
+        "kafka.max.block.ms": options.producing.max_block_ms,
+        "kafka.request.timeout.ms": options.connection.request_timeout_ms,
+    }
+    within_ms, limit = min((limit_ms, name) for name, limit_ms in limits_ms.items())
+    client = options.client
+    connection = dataclasses.replace(client.connection, request_timeout_ms=max(1, within_ms))
+    leaders: Leaders[BrokerConnection] = Leaders(dataclasses.replace(client, connection=connection), "driver")
+    try:
+        if topic is None:
+            leaders.reach(limit)
+            return
+        WritableTopics(leaders, within_ms, options.connection.metadata_max_age_ms, limit).leaders(topic)
+    except BrokerTimeoutError as error:
+        if NO_LISTENER not in str(error):
+            raise
+        raise BrokerTimeoutError(f"{error}. Correct kafka.bootstrap.servers, or start the broker") from error
+    finally:
+        leaders.close()

@@ -14,9 +14,8 @@ from spark_kafka_group.executor.reading.output_rows import arrow_batch, sink_col
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.hand_off import HandOff, check_topics
-from spark_kafka_group.processing.processor_settings import Settings
+from spark_kafka_group.processing.processor_settings import Backoff, Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for

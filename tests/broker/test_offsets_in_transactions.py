@@ -152,7 +152,7 @@ class TestPublished:
 
     def test_nothing_of_a_process_that_was_killed(self, shared):
         program = (
-            "import sys, time; from pathlib import Path; from spark_kafka_group.values.shared_files import *; "
+            "import sys, time; from pathlib import Path; from spark_kafka_group.values.files import *; "
             "from spark_kafka_group.values.source_offsets import *; directory = Path(sys.argv[1]); "
             "folder = folder_of(directory, 'sink'); make_folder(folder, directory); "
             "offsets = SourceOffsets('g', 1, 'm', None, 'r', 0, '', {}); "

@@ -23,14 +23,13 @@ from spark_kafka_group.executor.reading.output_rows import arrow_batch, sink_col
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.hand_off import HandOff
-from spark_kafka_group.processing.processor_settings import Settings
+from spark_kafka_group.processing.processor_settings import Backoff, Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.wire.long_wait import LongWait
+from spark_kafka_group.wire.writable_topics import LongWait
 
 pytestmark = pytest.mark.soak
 

@@ -25,8 +25,8 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import Brokers
-from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.outage import TaskOutage
+from spark_kafka_group.wire.writable_topics import LongWait
 
 COUNT = 3000
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}

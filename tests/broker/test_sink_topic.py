@@ -10,7 +10,7 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire import sink_topic
+from spark_kafka_group.wire import writable_topics
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics
 
@@ -40,7 +40,7 @@ def test_a_topic_that_exists_has_its_leaders(kafka, topics):
     assert len(found) == 3
     assert len(set(found)) == 1
     assert found[0] is not None
-    sink_topic.check(options(kafka.bootstrap_servers, topic))
+    writable_topics.check(options(kafka.bootstrap_servers, topic))
 
 
 def test_an_answer_is_kept_and_looked_up_again_where_that_is_asked_for(kafka, topics):
@@ -78,14 +78,14 @@ def test_all_topics_of_a_task_are_looked_up_at_once_and_the_one_that_does_not_ex
 def test_a_topic_that_does_not_exist_is_an_error_within_seconds(kafka, topics):
     topic, began = name("absent"), time.monotonic()
     with pytest.raises(BrokerError, match=f"^topic {topic} does not exist: create it, or correct its name$"):
-        sink_topic.check(options(kafka.bootstrap_servers, topic))
+        writable_topics.check(options(kafka.bootstrap_servers, topic))
     assert time.monotonic() - began < 20
     assert topic not in kafka.admin.list_topics()
 
 
 def test_a_topic_is_made_where_brokers_make_topics_that_are_written_to(making):
     topic = name("made")
-    sink_topic.check(options(making.bootstrap_servers, topic))
+    writable_topics.check(options(making.bootstrap_servers, topic))
     assert len(making.admin.describe_topics([topic])[0]["partitions"]) == 5
 
 
@@ -130,9 +130,9 @@ def test_brokers_that_cannot_be_reached_are_an_error_within_seconds(topic, doing
             rf"^{doing}.* within kafka.max.block.ms: {servers}.*Correct kafka.bootstrap.servers, or start the broker$"
         )
         with pytest.raises(BrokerTimeoutError, match=says):
-            sink_topic.check(options(servers, topic, **{"kafka.max.block.ms": "2000"}))
+            writable_topics.check(options(servers, topic, **{"kafka.max.block.ms": "2000"}))
         assert time.monotonic() - began < 20
 
 
 def test_without_the_option_topic_brokers_are_reached_and_no_topic_is_looked_up(kafka):
-    sink_topic.check(options(kafka.bootstrap_servers))
+    writable_topics.check(options(kafka.bootstrap_servers))

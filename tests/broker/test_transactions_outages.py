@@ -15,11 +15,11 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.transactions import deciding
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Request
-from spark_kafka_group.wire.transactions.attempts import Attempts
 from spark_kafka_group.wire.transactions.decision_log import CREATED_AS, DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_coordinators import Answered, Coordinators
+from spark_kafka_group.wire.transactions.transaction_requests import Attempts
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from spark_kafka_group.offsets_topic import consumer_protocol, decoding
 from spark_kafka_group.options import DECLARED, OPTION_NAMES, Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.security.jaas import KNOWN_OPTIONS, login_module
-from spark_kafka_group.tools import event_logs, history, invariants
+from spark_kafka_group.tools import event_logs, invariants
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.values import commit_metadata, error_headers
@@ -295,7 +295,7 @@ def _events(data: bytes) -> None:
         return
     for rule in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
         list(rule(run.events))
-    for found in history.histories(run.events).values():
+    for found in invariants.histories(run.events).values():
         for rule in (invariants.committed_as_planned, invariants.never_backward, invariants.one_after_another):
             list(rule(found))
 

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from spark_kafka_group.processing.latency import Latencies, middle_us
 from spark_kafka_group.processing.record import Record, records_of
+from spark_kafka_group.processing.workers import Latencies, middle_us
 from spark_kafka_group.values.schema import EVERY, USUAL, arrow_schema
 
 ROWS = [

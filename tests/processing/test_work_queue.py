@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.errors import HandlerStalledError, OptionError, ProcessingError
 from spark_kafka_group.executor.reading.output_rows import OutputRow
-from spark_kafka_group.processing.backoff import Backoff
-from spark_kafka_group.processing.processor_settings import Settings
-from spark_kafka_group.processing.producer_record import ProducerRecord
-from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.processor_settings import Backoff, Settings
+from spark_kafka_group.processing.record import ProducerRecord, Record
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 

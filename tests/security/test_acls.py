@@ -25,7 +25,7 @@ from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
-from spark_kafka_group.wire import sink_topic
+from spark_kafka_group.wire import writable_topics
 from spark_kafka_group.wire.admin import GroupAdmin
 
 READ, DESCRIBE, WRITE = ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.WRITE
@@ -404,12 +404,12 @@ def test_write_on_the_topic_is_all_that_writing_needs_and_who_lacks_it_hears_so_
         names = {"subscribe", "startingOffsets"}
         return SinkOptions.parse({name: value for name, value in given.items() if name not in names} | {"topic": topic})
 
-    sink_topic.check(sink_of(topic))
+    writable_topics.check(sink_of(topic))
     assert write([rows], sink_of(topic), SinkColumns(value=0)).records == {TopicPartition(topic, 0): 2}
     for hidden in (other, kafka.create_topic(name("topic"), partitions=1), name("absent")):
         needed = f"^writing to topic {hidden}: this user needs the ACL operation Write on Topic {hidden}$"
         with pytest.raises(BrokerError, match=needed):
-            sink_topic.check(sink_of(hidden))
+            writable_topics.check(sink_of(hidden))
         with pytest.raises(BrokerError, match=needed):
             write(iter(()), sink_of(hidden), SinkColumns(value=0))
     close_all()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.processing.map_in_arrow import map_in_arrow
+from spark_kafka_group.spark.spark_processes import map_in_arrow
 from spark_kafka_group.spark.workers_python import require_found
 
 PROGRAM = """
@@ -97,4 +97,4 @@ def test_a_worker_that_only_maps_rows_prints_no_broken_pipe(spark):
         [row] = map_in_arrow(spark.range(0, 1, 1, 1), printer_of_errors, "module string").collect()
     finally:
         spark.conf.unset(conf)
-    assert row.module == "spark_kafka_group.spark.hung_up"
+    assert row.module == "spark_kafka_group.spark.spark_processes"

@@ -27,9 +27,9 @@ from spark_kafka_group.values.exactly_once import (
     State,
     TaskTransactionWritten,
 )
+from spark_kafka_group.values.files import make_folder, put, remove
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.planned_transactions import PlannedTransactions
-from spark_kafka_group.values.shared_files import make_folder, put, remove
 from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.values.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.transactions.transaction_ends import End

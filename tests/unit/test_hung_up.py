@@ -7,7 +7,7 @@ import pytest
 
 DAEMON = """
 import importlib.util, sys, traceback
-from spark_kafka_group.spark.hung_up import end_quietly
+from spark_kafka_group.spark.spark_processes import end_quietly
 
 end_quietly()
 assert traceback is sys.modules["traceback"]  # in a program of the user's
@@ -29,7 +29,7 @@ def test_a_daemon_s_worker_prints_no_broken_pipe_and_every_other_error():
 
 READER = """
 import importlib.util
-from spark_kafka_group.spark.hung_up import READER, end_quietly
+from spark_kafka_group.spark.spark_processes import READER, end_quietly
 
 __spec__ = importlib.util.find_spec(READER)
 end_quietly()

@@ -166,11 +166,11 @@ print(*set(sys.modules) - before)
 OF_A_WORKER = {"errors", "executor", "options", "source", "spark", "text", "values", "wire"}
 OF_ITS_VALUES = {"offsets", "retry_topics", "schema", "task", "timing", "transactional_ids", "user_classes"}
 OF_ITS_WIRE = {
-    "client", "client.address", "client.broker_versions", "client.connect", "client.connection_log",
-    "client.event_loop", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
-    "client.reauthentication", "client.redaction", "client.refusals", "client.request_timeouts", "client.scram",
-    "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
-    "broker_connection", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
+    "client", "client.broker_versions", "client.connect", "client.connection_log",
+    "client.event_loop", "client.leaderless", "client.manager", "client.reachability",
+    "client.refusals", "client.request_timeouts", "client.scram",
+    "client.security_configs", "client.sockets", "client.transports",
+    "broker_connection", "client.wrong_addresses", "coordinator_responses", "fetch", "fetch.brokers",
     "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "lacking", "leaders",
     "outage", "reactions",
 }  # fmt: skip

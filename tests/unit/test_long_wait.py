@@ -1,6 +1,6 @@
 """A task that waits for brokers says so once it has taken long, and says when it goes on."""
 
-from spark_kafka_group.wire.long_wait import LongWait
+from spark_kafka_group.wire.writable_topics import LongWait
 
 
 def test_each_long_wait_is_a_warning_at_its_beginning_and_one_at_its_end(caplog):

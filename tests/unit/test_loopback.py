@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.spark import loopback
+from spark_kafka_group.spark import spark_processes
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux only")
 SETTINGS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -61,9 +61,9 @@ def pushing_down():
 @pytest.fixture
 def spark_connections():
     """This process's connections are looked up again, before the test and after it."""
-    loopback._spark_connections.cache_clear()
-    yield lambda: set(loopback._spark_connections(os.getpid()))
-    loopback._spark_connections.cache_clear()
+    spark_processes._spark_connections.cache_clear()
+    yield lambda: set(spark_processes._spark_connections(os.getpid()))
+    spark_processes._spark_connections.cache_clear()
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_only_connections_within_this_machine_are_touched(spark_connections, ope
     found = spark_connections()
     assert {ours.fileno(), theirs.fileno()} <= found
     assert not found & set(untouched)
-    loopback.acknowledge_at_once()
+    spark_processes.acknowledge_at_once()
     assert at_once(ours) == (True, True)
     assert not listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert not unconnected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -139,7 +139,7 @@ def test_a_connection_by_ipv6_is_found_too(spark_connections, opened):
         _, ours, _ = connected(opened, "::1", socket.AF_INET6)
     except OSError as error:
         pytest.skip(f"no IPv6: {error}")
-    loopback.acknowledge_at_once()
+    spark_processes.acknowledge_at_once()
     assert at_once(ours) == (True, True)
 
 
@@ -154,19 +154,19 @@ def test_a_connection_to_another_address_is_left_alone(spark_connections, opened
         pytest.skip("no address but loopback's")
     _, ours, theirs = connected(opened, address)
     assert not spark_connections() & {ours.fileno(), theirs.fileno()}
-    loopback.acknowledge_at_once()
+    spark_processes.acknowledge_at_once()
     assert at_once(ours) == (False, False)
 
 
 def test_a_descriptor_that_was_closed_does_no_harm_nor_does_what_takes_its_number(spark_connections, opened, tmp_path):
     _, ours, theirs = connected(opened)
-    loopback.acknowledge_at_once()
+    spark_processes.acknowledge_at_once()
     number = ours.fileno()
     with (tmp_path / "file").open("wb") as file:
         ours.close()
-        loopback.acknowledge_at_once()
+        spark_processes.acknowledge_at_once()
         os.dup2(file.fileno(), number)
-    loopback.acknowledge_at_once()
+    spark_processes.acknowledge_at_once()
     os.write(number, b"still open")
     os.close(number)
     assert (tmp_path / "file").read_text() == "still open"
@@ -179,7 +179,7 @@ def test_a_timeout_for_sockets_made_from_now_on_is_not_one_for_sparks(spark_conn
     socket.setdefaulttimeout(5)  # a user's code may say so in a worker
     try:
         assert ours.fileno() in spark_connections()
-        loopback.acknowledge_at_once()
+        spark_processes.acknowledge_at_once()
     finally:
         socket.setdefaulttimeout(before)
     assert at_once(ours) == (True, True)

@@ -16,12 +16,10 @@ import pytest
 from spark_kafka_group import pictures
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.pictures import canvas, partition_skew
-from spark_kafka_group.pictures.absences import absences
-from spark_kafka_group.pictures.canvas import MOST_NAMED
-from spark_kafka_group.pictures.label_text import ids, label
-from spark_kafka_group.pictures.owned_spans import owned_spans
-from spark_kafka_group.pictures.themes import THEMES
+from spark_kafka_group.pictures import canvas, progress_samples
+from spark_kafka_group.pictures.canvas import MOST_NAMED, THEMES, ids, label
+from spark_kafka_group.pictures.logged_run import absences
+from spark_kafka_group.pictures.owned_partitions import owned_spans
 from spark_kafka_group.tools.event_logs import Event, parse, read_run
 from spark_kafka_group.tools.verify import verify
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
@@ -388,7 +386,7 @@ def test_places_of_many_partitions_are_ranks_and_not_their_numbers(monkeypatch):
     above, _ = drawn(pictures.skew(with_partitions(13))).axes
     assert above.get_xlabel() == "rank of each partition of orders, by records read"
     assert above.xaxis.get_major_formatter()(2, 0) == "#3"
-    monkeypatch.setattr(partition_skew, "MOST_BARS", 100)
+    monkeypatch.setattr(progress_samples, "MOST_PARTITIONS", 100)
     above, _ = drawn(pictures.skew(with_partitions(300))).axes
     assert above.get_xlabel() == "rank of every 3rd partition of orders, by records read"
     assert above.xaxis.get_major_formatter()(2, 0) == "#7"

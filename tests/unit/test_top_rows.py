@@ -15,10 +15,8 @@ from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.text.text_table import duration
 from spark_kafka_group.tools.describe import PartitionRow
 from spark_kafka_group.tools.top.layout import brief, of_groups, of_partitions
-from spark_kafka_group.tools.top.observer import Observer, Seen
-from spark_kafka_group.tools.top.rates import OVER_S, Look, Speed, group_rows, kept
-from spark_kafka_group.tools.top.screen import Screen
-from spark_kafka_group.tools.top.terminal import Terminal
+from spark_kafka_group.tools.top.rates import OVER_S, Look, Observer, Seen, Speed, group_rows, kept
+from spark_kafka_group.tools.top.terminal import Screen, Terminal
 from spark_kafka_group.values.commit_metadata import commit_note
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.all_groups import GroupOffsets

@@ -10,7 +10,7 @@ from test_outages import BRIEF
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError
 from spark_kafka_group.options import Options
-from spark_kafka_group.tools import generations
+from spark_kafka_group.tools import coordinators
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
@@ -61,6 +61,6 @@ def test_a_lookup_whose_time_is_over_has_the_last_answer(error):
 
 def test_a_cluster_without_a_topic_of_offsets_is_said_to_have_none_once():
     with ScriptedBroker({"orders": 1}) as broker, GroupAdmin(parsed(broker.bootstrap_servers)) as admin:
-        found = generations.newest(admin, ["a", "b", "c"])
+        found = coordinators.newest(admin, ["a", "b", "c"])
     assert [*found] == ["a"]
     assert "the cluster shows no topic __consumer_offsets: its brokers are not Apache Kafka's, or" in str(found["a"])

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_group.wire.group import late_requests
+from spark_kafka_group.wire.group import unconfirmed_id
 from spark_kafka_group.wire.group.members import CLASSIC, DescribedGroup, DescribedMember
 
 SESSION_S = 10
@@ -27,7 +27,7 @@ def removed(monkeypatch):
     def sleep(seconds):
         clock.now += seconds
 
-    monkeypatch.setattr(late_requests, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+    monkeypatch.setattr(unconfirmed_id, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
 
     def play(*states, ended_at=1000.0, takes_s=0.0):
         clock.now = 0.0
@@ -41,7 +41,7 @@ def removed(monkeypatch):
                     return state
             return states[-1][0]
 
-        return late_requests.is_removed("one", look, SESSION_S, lambda: clock.now >= ended_at), clock.now
+        return unconfirmed_id.is_removed("one", look, SESSION_S, lambda: clock.now >= ended_at), clock.now
 
     return play
 

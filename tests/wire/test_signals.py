@@ -12,7 +12,7 @@ from test_outages import BRIEF
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
-from spark_kafka_group.wire.client.signals import put_off
+from spark_kafka_group.wire.client.event_loop import put_off
 
 ORDERS = [TopicPartition("orders", 0)]
 

@@ -35,7 +35,7 @@ from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.values.commit_metadata import commit_note
 from spark_kafka_group.values.exactly_once import SourceBatch
-from spark_kafka_group.values.shared_files import file_name, is_same, make_folder, put, remove
+from spark_kafka_group.values.files import file_name, is_same, make_folder, put, remove
 from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
 
 log = logging.getLogger(__name__)

@@ -24,13 +24,13 @@ from spark_kafka_group.executor.writing.sending.stamping import ProducerSession,
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.outage import with_reason
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection, wait
 from spark_kafka_group.wire.produce.produce_request import ZSTD_FROM, ProduceSettings, overhead
 from spark_kafka_group.wire.produce.produce_response import ProducedPartition, ProduceError
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers
 from spark_kafka_group.wire.reactions import Reaction
+from spark_kafka_group.wire.writable_topics import LongWait
 
 ABSENT_AFTER_S = 1.0
 """A caller that comes back later than that was busy with something else: the time beyond does not count."""

@@ -12,14 +12,12 @@ from collections.abc import Callable
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
-from spark_kafka_group.tools.ctrl_c import end_at_ctrl_c
+from spark_kafka_group.tools.command_errors import end_at_ctrl_c
 from spark_kafka_group.tools.formatting import instant
 from spark_kafka_group.tools.top import terminal
 from spark_kafka_group.tools.top.layout import SORTS, Table, of_groups, of_partitions
-from spark_kafka_group.tools.top.looks import looking_at
-from spark_kafka_group.tools.top.observer import Observer, Seen, look_again
-from spark_kafka_group.tools.top.rates import Look
-from spark_kafka_group.tools.top.screen import Screen
+from spark_kafka_group.tools.top.rates import Look, Observer, Seen, look_again, looking_at
+from spark_kafka_group.tools.top.terminal import Screen
 
 SUMMARY = "watch lag and rates of all groups, or of one by topic-partition"
 DESCRIPTION = """\

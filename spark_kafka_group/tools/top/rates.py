@@ -1,15 +1,26 @@
-"""Offsets of groups at two moments: lag, records per second, and the time until a group has caught up."""
+"""Offsets of groups at two moments: lag, records per second, and the time until a group has caught up.
+
+Looks at groups: what the brokers know, asked from outside.
+
+A thread that looks at groups, so that a view goes on while brokers are away.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
-from spark_kafka_group.tools.describe import PartitionRow
+from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.tools.coordinators import groups_not_shown
+from spark_kafka_group.tools.describe import PartitionRow, look_without_generation
 from spark_kafka_group.values.commit_metadata import Writer, writer_of
 from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.all_groups import GroupOffsets
+from spark_kafka_group.wire.group.membership import Committed
 
 OVER_S = 30.0
 """Rates are means of the last half minute: a query commits once in each micro-batch."""
@@ -119,3 +130,88 @@ def _passed(
 ) -> int:
     """Records between the offsets of two looks. A group that was set back has passed none."""
     return sum(max(0, now[tp] - before[tp]) for tp in tps if tp in before and tp in now)
+
+
+def looking_at(group: str | None) -> Callable[[GroupAdmin], Look]:
+    """A look at all groups, or at one.
+
+    Raises
+    ------
+    ToolError
+        When the one group does not exist, or is not one of consumers.
+    BrokerError
+    """
+    return all_groups if group is None else lambda admin: one_group(admin, group)
+
+
+def all_groups(admin: GroupAdmin) -> Look:
+    """All groups of consumers, with the ends of the logs that they have committed."""
+    groups = admin.group_offsets()
+    ends = admin.log_ends(sorted({tp for group in groups.values() for tp in group.committed}))
+    return Look(time.monotonic(), groups, ends, problem=groups_not_shown(admin))
+
+
+def one_group(admin: GroupAdmin, group: str) -> Look:
+    """A group with its partitions."""
+    report = look_without_generation(admin, group, time.time)
+    rows = report.partitions
+    committed = {row.tp: Committed(row.current_offset, "") for row in rows if row.current_offset is not None}
+    offsets = GroupOffsets(report.state, len(report.members), committed)
+    ends = {row.tp: row.log_end_offset for row in rows if row.log_end_offset is not None}
+    return Look(time.monotonic(), {group: offsets}, ends, rows, report.problem)
+
+
+CLOSED_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The looks that rates are made of, the newest last, its time of day, and why there is no newer one."""
+
+    looks: tuple[Look, ...]
+    at: float
+    problem: str | None = None
+
+
+class Observer:
+    """Looks again and again, in a thread of its own.
+
+    Parameters
+    ----------
+    look
+        Asks the brokers.
+    first
+        A look that was made before.
+    seen
+        Called after each look, in the thread.
+    """
+
+    def __init__(self, look: Callable[[], Look], first: Look, interval_s: float, seen: Callable[[], None]) -> None:
+        self.seen = Seen((first,), time.time())
+        self._look, self._interval_s, self._tell = look, interval_s, seen
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="groupkafka-top", daemon=True)
+        self._thread.start()
+
+    def close(self) -> bool:
+        """End; whether the thread has ended, which may wait for brokers."""
+        self._ending.set()
+        self._thread.join(CLOSED_WITHIN_S)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._interval_s):
+            try:
+                self.seen = look_again(self.seen, self._look)
+            except Exception as error:  # noqa: BLE001 - or the view would say that no broker answers
+                self.seen = replace(self.seen, problem=f"{type(error).__name__}: {error}")
+            self._tell()
+
+
+def look_again(before: Seen, look: Callable[[], Look]) -> Seen:
+    """A newer look, or what was seen before with the reason that there is none."""
+    try:
+        newest = look()
+    except GroupKafkaError as error:
+        return Seen(before.looks, before.at, str(error))
+    return Seen(kept(before.looks, newest), time.time())

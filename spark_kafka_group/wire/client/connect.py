@@ -23,11 +23,11 @@ from spark_kafka_group.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.wire.client.keepalive import noticing
 from spark_kafka_group.wire.client.leaderless import wait_for_leaders
 from spark_kafka_group.wire.client.manager import net_client
 from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, WrongAddressError
 from spark_kafka_group.wire.client.security_configs import security_configs
+from spark_kafka_group.wire.client.sockets import noticing
 from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, Refusal, refusal_of
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, name_of, reaction_to
 

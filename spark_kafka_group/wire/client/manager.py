@@ -20,11 +20,9 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.protocol.metadata import CoordinatorType
 
 from spark_kafka_group.wire.client import connection_log, scram, sockets
-from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
-from spark_kafka_group.wire.client.reachability import Reach
-from spark_kafka_group.wire.client.reauthentication import ReauthenticationError, Reauthenticator
+from spark_kafka_group.wire.client.reachability import Reach, address
 from spark_kafka_group.wire.client.refusals import (
     CLOSED_IN_HANDSHAKE,
     RefusedError,
@@ -34,7 +32,13 @@ from spark_kafka_group.wire.client.refusals import (
     mechanism_of,
     suspicion,
 )
-from spark_kafka_group.wire.client.request_timeouts import TCP_CONNECT_S, Patience, connecting_ms
+from spark_kafka_group.wire.client.request_timeouts import (
+    TCP_CONNECT_S,
+    Patience,
+    ReauthenticationError,
+    Reauthenticator,
+    connecting_ms,
+)
 from spark_kafka_group.wire.client.transports import TcpTransport, TlsTransport
 from spark_kafka_group.wire.client.wrong_addresses import WrongAddresses
 

@@ -1,4 +1,9 @@
-"""Whether brokers can be reached: one warning when none can, and one when a broker can again."""
+"""Whether brokers can be reached: one warning when none can, and one when a broker can again.
+
+Addresses as texts show them, and as kafka.bootstrap.servers has them.
+
+Whether an error means that no broker has answered, or is a broker's answer.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,18 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
+import kafka.errors as kafka_errors
+
+from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError
 from spark_kafka_group.text.printable import printable
+from spark_kafka_group.wire.client.refusals import WrongAddressError
 
 log = logging.getLogger(__name__)
+
+
+def address(host: str, port: int) -> str:
+    """``host:port``; an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Reach:
@@ -65,3 +79,22 @@ class Reach:
                 "%s: brokers can be reached again, after %.0f s (%s)",
                 self._who, self._clock_s() - self._since_s, printable(address),
             )  # fmt: skip
+
+
+class AnswerError(ConnectionError):
+    """Raised when the bytes of a connection are no response to the request, so that a host is there."""
+
+
+NO_ANSWER = (kafka_errors.RetriableError, WrongAddressError)
+"""Causes. A name without an address had one when the driver planned the task."""
+
+
+def unreached(error: Exception) -> bool:
+    """Whether a broker could not be reached, or did not answer. That passes once the broker is back."""
+    if isinstance(error, (*LASTING, AnswerError)):
+        return False
+    if isinstance(error, OSError | BrokerTimeoutError):
+        return True
+    cause = error.__cause__
+    answered = isinstance(cause, kafka_errors.BrokerResponseError)
+    return isinstance(error, BrokerError) and isinstance(cause, NO_ANSWER) and not answered

@@ -7,6 +7,8 @@ broker.
 
 A broker that is slow, as under load, would be given up again and again. Each time it is waited for twice as long as
 before: who takes a new connection and greets is there, so a broker that is gone costs nothing by that.
+
+Authenticating a connection again, before a broker's connections.max.reauth.ms or the life of its token is over.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import kafka.errors as kafka_errors
+from kafka.net.connection import SaslReauthenticator
 
 ANY_BROKER = {"MetadataRequest", "FindCoordinatorRequest"}
 """Requests that every broker can answer, from memory."""
@@ -89,3 +92,22 @@ class Patience:
             self._given_up[key] = self._given_up.get(key, 0) + 1
         elif error is None and took_ms < patience_ms(request, self._request_timeout_ms, self._session_timeout_ms):
             self._given_up.pop(key, None)
+
+
+class ReauthenticationError(kafka_errors.KafkaConnectionError):  # type: ignore[misc]
+    """Ends a connection that could not be authenticated again. The next one says whether credentials are wrong."""
+
+
+class Reauthenticator(SaslReauthenticator):  # type: ignore[misc]
+    """kafka-python's, whose failure is the loss of a connection, as any other.
+
+    kafka-python fails requests that wait meanwhile with the cause, which would end a query: 1. A token has a second to
+    live, as its endpoint is away. 2. The connection is authenticated again with it, and soon once more. 3. A broker
+    takes that within a second for a request out of order: ILLEGAL_SASL_STATE.
+    """
+
+    async def _do_reauth(self) -> None:
+        try:
+            await super()._do_reauth()
+        except Exception as error:
+            raise ReauthenticationError(f"authenticating again: {error}") from error

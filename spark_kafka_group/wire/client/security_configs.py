@@ -1,4 +1,7 @@
-"""From Kafka's security settings to kafka-python's."""
+"""From Kafka's security settings to kafka-python's.
+
+Keeps credentials out of kafka-python's log: at DEBUG it prints every request, those that authenticate included.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,40 @@ import functools
 import logging
 from typing import Any
 
-from spark_kafka_group.options.security import Security
-from spark_kafka_group.wire.client import redaction, scram
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
 
-redaction.install()
+from spark_kafka_group.options.security import Security
+from spark_kafka_group.wire.client import scram
 
 log = logging.getLogger(__name__)
+
+
+TALKATIVE = ("kafka.protocol.parser", "kafka.net.connection")
+SECRET_REQUESTS = (SaslAuthenticateRequest, SaslBytesRequest)
+
+
+def hide_credentials(record: logging.LogRecord) -> bool:
+    """A filter of a logger that lets everything through: authentication by its name, bytes sent by their number."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(_harmless(argument) for argument in record.args)
+    return True
+
+
+def _harmless(argument: object) -> object:
+    if isinstance(argument, SECRET_REQUESTS):
+        return f"{type(argument).__name__}(hidden)"
+    if isinstance(argument, bytes | bytearray | memoryview):
+        return f"{len(argument)} bytes"
+    return argument
+
+
+def install() -> None:
+    """Filter the loggers that print requests. Harmless when repeated."""
+    for name in TALKATIVE:
+        logging.getLogger(name).addFilter(hide_credentials)
+
+
+install()
 
 
 def security_configs(security: Security) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import threading
 import urllib.request
 from typing import Any
 
-from spark_kafka_group.wire.deadline import Deadline
+from spark_kafka_group.wire.broker_connection import Deadline
 
 LARGEST = 1 << 20
 """Bytes that an answer may have; tokens have some thousand."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_group.wire.client.address import address
+from spark_kafka_group.wire.client.reachability import address
 from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, PROTOCOL, TIMED_OUT, WrongAddressError
 
 NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0

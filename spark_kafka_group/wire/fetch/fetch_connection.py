@@ -14,10 +14,9 @@ import kafka.errors as kafka_errors
 
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.broker_connection import BrokerConnection
+from spark_kafka_group.wire.broker_connection import BrokerConnection, Deadline
 from spark_kafka_group.wire.client.connect import LARGEST_BATCH
-from spark_kafka_group.wire.client.unreached import AnswerError
-from spark_kafka_group.wire.deadline import Deadline
+from spark_kafka_group.wire.client.reachability import AnswerError
 from spark_kafka_group.wire.fetch.request import LEADERS_ONLY_TO, FetchRequests
 from spark_kafka_group.wire.fetch.response import IDS_FROM, FetchedPartition, fetched, names_by_id
 

@@ -10,8 +10,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
-from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD, use_of
+from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD, ConsumerGroupDescribeRequest, use_of
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.offset_requests import fetch_request, fetched, partitions_of
 

@@ -32,21 +32,21 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.timing import Timing
-from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
 from spark_kafka_group.wire.group.all_groups import becomes_free, is_of_others, listed_use
 from spark_kafka_group.wire.group.joining import Joining
-from spark_kafka_group.wire.group.late_requests import is_removed
 from spark_kafka_group.wire.group.leaving import Leaving
 from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
 from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.offset_requests import in_parts, of_no_group
+from spark_kafka_group.wire.group.unconfirmed_id import is_removed
 from spark_kafka_group.wire.lacking import STATIC_FROM, version_of
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.log_client import LogClient, reading_uncommitted
 from spark_kafka_group.wire.reactions import FENCED, Facts, Request, advice
+from spark_kafka_group.wire.topic_admin import session_bounds
 
 log = logging.getLogger(__name__)
 

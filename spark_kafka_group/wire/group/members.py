@@ -4,6 +4,8 @@ A group is classic, or of the newer protocol (KIP-848), and becomes the other ki
 and leave: its classic members stay members all the time. DescribeGroups knows classic groups only, and says of others,
 depending on its version, that they are dead or not found; ConsumerGroupDescribe knows the others only, and brokers
 before Kafka 3.7 do not know it.
+
+ConsumerGroupDescribe (KIP-848), for which kafka-python has no schema: Kafka's own is in the files of these names.
 """
 
 from __future__ import annotations
@@ -14,13 +16,22 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from spark_kafka_group.offsets_topic.consumer_protocol import assignment_of
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from spark_kafka_group.wire.group.member_metadata import UNREADABLE, topics_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=__package__):  # type: ignore[call-arg, misc]
+    """For groups of the newer protocol, and for those with members of both."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=__package__):  # type: ignore[call-arg, misc]
+    """Its members say their partitions by name; to a client that may not see one of their topics, nothing."""
+
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"

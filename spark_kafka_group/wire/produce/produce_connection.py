@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.broker_connection import BrokerConnection
-from spark_kafka_group.wire.client.unreached import AnswerError
+from spark_kafka_group.wire.client.reachability import AnswerError
 from spark_kafka_group.wire.produce.produce_request import (
     LAST_IN_TRANSACTIONS,
     Batch,

@@ -13,9 +13,9 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from spark_kafka_group.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import RETRY_BACKOFF_S, translated
-from spark_kafka_group.wire.client.keepalive import noticing
+from spark_kafka_group.wire.client.reachability import address
+from spark_kafka_group.wire.client.sockets import noticing
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection
 from spark_kafka_group.wire.produce.produce_request import VERSIONS

@@ -18,8 +18,8 @@ from spark_kafka_group.errors import BrokerError, ProducerFencedError, Transacti
 from spark_kafka_group.values.exactly_once import Producer
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.source_offsets import SourceOffsets
-from spark_kafka_group.wire.broker_settings import BROKER, integers_of, settings_request
 from spark_kafka_group.wire.reactions import Request, name_of
+from spark_kafka_group.wire.topic_admin import BROKER, integers_of, settings_request
 from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import STOLEN, TransactionClient

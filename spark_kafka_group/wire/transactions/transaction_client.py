@@ -26,7 +26,6 @@ from spark_kafka_group.wire.client.refusals import RefusedError
 from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
-from spark_kafka_group.wire.transactions.attempts import Attempts
 from spark_kafka_group.wire.transactions.transaction_coordinators import (
     AT_ONCE,
     LIMIT,
@@ -37,7 +36,7 @@ from spark_kafka_group.wire.transactions.transaction_coordinators import (
     last_of,
     late,
 )
-from spark_kafka_group.wire.transactions.transaction_requests import About, Described
+from spark_kafka_group.wire.transactions.transaction_requests import About, Attempts, Described
 
 log = logging.getLogger(__name__)
 

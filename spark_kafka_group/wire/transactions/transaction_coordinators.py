@@ -16,8 +16,7 @@ from spark_kafka_group.wire.client.connect import run_within
 from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
-from spark_kafka_group.wire.transactions.attempts import Attempts
-from spark_kafka_group.wire.transactions.transaction_requests import About, Described
+from spark_kafka_group.wire.transactions.transaction_requests import About, Attempts, Described
 
 AT_ONCE = 200
 """Requests on their way to one broker."""

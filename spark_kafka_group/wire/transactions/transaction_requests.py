@@ -3,10 +3,13 @@
 Brokers from Kafka 4.0 on have another way to end transactions (KIP-890, transaction.version 2), which begins with
 EndTxn 5: it raises the producer's epoch, so that a repeated request is told from the first one by its epoch. Here one
 process writes and others end, and repeat. So requests stay below the versions that mean that way, on all brokers.
+
+Attempts until a limit, with longer and longer pauses between them.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +26,7 @@ from kafka.protocol.producer import (
 
 from spark_kafka_group.values.exactly_once import Producer
 from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Facts, Request, advice
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 4, 4, 3, 3
@@ -216,3 +220,28 @@ def check(error_code: int, about: str) -> None:
     """Raise kafka-python's error for an error code."""
     if error_code:
         raise kafka_errors.for_code(error_code)(about)
+
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
+"""Markers are written within milliseconds, coordinators move within seconds."""
+
+
+class Attempts:
+    """The attempts of one call; the limit counts from here on."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.deadline = time.monotonic() + limit_s
+        self._pause_s = FIRST_PAUSE_S
+
+    @property
+    def left_ms(self) -> float:
+        """How long this attempt may take."""
+        return ms_until(self.deadline)
+
+    def pause(self) -> bool:
+        """Wait, if there may be another attempt; whether there may."""
+        if time.monotonic() + self._pause_s >= self.deadline:
+            return False
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return True
