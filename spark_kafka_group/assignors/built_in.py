@@ -1,17 +1,4 @@
-"""The strategies of Kafka's own that members may name, each once.
-
-Strategy ``range``: each topic's partitions in consecutive runs.
-
-Strategy ``roundrobin``: all partitions dealt one by one.
-
-Strategy ``sticky``: as even as possible, and of all even assignments one that moves the fewest partitions
-(KIP-54).
-
-Strategy ``cooperative-sticky``: as ``sticky``, but no member gets a partition that another one still has
-(KIP-429).
-
-The partitions that members claim to own, and which claims count.
-"""
+"""The strategies of Kafka's own that members may name, each once, and the partitions that members claim to own."""
 
 from __future__ import annotations
 

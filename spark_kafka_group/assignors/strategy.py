@@ -1,7 +1,4 @@
-"""The interface of an assignment strategy, and its input.
-
-Subscribers of topics, in the order in which Kafka assigns.
-"""
+"""The interface of an assignment strategy and its input, and subscribers in the order in which Kafka assigns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""kafka.client.rack: the rack must be one that brokers have.
-
-onCorruptRecord=deadLetter: its topics must exist before any record is read.
-"""
+"""What is checked before any record is read: kafka.client.rack, and the topics of onCorruptRecord=deadLetter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A bar that is drawn in place: tqdm's, which needs nothing else and knows terminals and notebooks.
-
-How many tasks of running jobs have ended, by Spark's status tracker.
-"""
+"""A bar that is drawn in place by tqdm: how far a query is, and how many tasks of running jobs have ended."""
 
 from __future__ import annotations
 

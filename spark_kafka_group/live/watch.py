@@ -1,9 +1,4 @@
-"""``watch``: a query in a notebook's cell, or in a terminal.
-
-The micro-batches of a query, each once.
-
-Ctrl-C that ends a view, and nothing else.
-"""
+"""``watch``: a query's micro-batches in a notebook's cell or a terminal. Ctrl-C ends the view, and nothing else."""
 
 from __future__ import annotations
 

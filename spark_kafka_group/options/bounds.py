@@ -1,7 +1,4 @@
-"""Where reading starts or ends, as options say it: words, offsets, or times; for all partitions, a topic's, or each.
-
-Options of a batch read whose offsets are known.
-"""
+"""Where reading starts or ends, as options say it: words, offsets, or times; for all partitions, a topic's, or each."""
 
 from __future__ import annotations
 

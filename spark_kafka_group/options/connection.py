@@ -1,7 +1,4 @@
-"""How brokers are reached.
-
-The options of every client of a cluster.
-"""
+"""How brokers are reached, and the options of every client of a cluster."""
 
 from __future__ import annotations
 

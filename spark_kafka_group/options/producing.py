@@ -1,7 +1,4 @@
-"""How records are sent to brokers: acknowledgements, batches and limits, by the names of Kafka's producer.
-
-Options of writing: the topic, the columns that count, and what is guaranteed.
-"""
+"""How records are sent to brokers, by the names of Kafka's producer, and what of a row is written."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Settings of Kafka's consumers that cannot mean anything here, and why.
-
-Options of reading that were given to the sink, and options of writing that were given to the source.
-
-Settings of Kafka's producers that cannot mean anything here, and why.
-"""
+"""Settings of Kafka's clients that mean nothing here, and options of the other side, each with the reason."""
 
 from __future__ import annotations
 

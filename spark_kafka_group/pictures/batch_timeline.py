@@ -1,7 +1,4 @@
-"""Micro-batches from plan to commit, and what happened to the group meanwhile.
-
-Micro-batches from plan to commit.
-"""
+"""Micro-batches from plan to commit, and what happened to the group meanwhile."""
 
 from __future__ import annotations
 

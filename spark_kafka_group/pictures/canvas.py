@@ -1,12 +1,6 @@
-"""Axes in the colours of a theme. The one place that needs matplotlib.
+"""Axes in the colours of a theme: places of times, bins of values, and names that fit. The one user of matplotlib.
 
-Colours of pictures, which people with any kind of colour vision can tell apart (after Okabe and Ito).
-
-Names of others as texts of a picture: groups, members and topics may have any characters, and any length.
-
-Times of a run as places on an axis that begins with the run.
-
-Values over time in equal bins, so that a picture has so many points, however long the run was.
+People with any kind of colour vision can tell the colours apart (after Okabe and Ito).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The files of events that pictures are drawn from.
-
-When members were gone without an event that says so, as kill -9 leaves it.
-"""
+"""The files of events that pictures are drawn from, and when members were gone without an event, as after kill -9."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Which member owned which partition when.
-
-The names of partitions along the y axis of a picture.
-
-Who owned which partition when.
-"""
+"""Which member owned which partition when."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """``plot``: pictures of a run, from the events of its members.
 
 It is here and not beside the other commands, as pictures read files of events with the modules of the commands.
-
-A run from its files of events, in one figure.
 """
 
 from __future__ import annotations

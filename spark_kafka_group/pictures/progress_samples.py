@@ -1,11 +1,4 @@
-"""The progress of a query as numbers of its groupkafka sources' partitions.
-
-How long the micro-batches of a query took, by phase.
-
-How unequal the partitions of a query are.
-
-Lag and rate of a query's partitions over time.
-"""
+"""Pictures of a query's progress: lag and rate of its partitions, how unequal they are, and how long batches took."""
 
 from __future__ import annotations
 

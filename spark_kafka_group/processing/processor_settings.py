@@ -1,7 +1,4 @@
-"""Settings of a RecordProcessor, checked.
-
-The pause before a handler gets a record again: exponential, with jitter (KIP-580).
-"""
+"""Settings of a RecordProcessor, checked, and the pause before a handler gets a record again (KIP-580)."""
 
 from __future__ import annotations
 

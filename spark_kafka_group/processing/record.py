@@ -1,6 +1,6 @@
 """A record as handlers get it, taken out of Arrow columns by whole columns: a Python object a field would be slow.
 
-A record that a handler returns, to be written to a topic.
+A handler may return records to be written to topics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Workers that call the handler: threads, or coroutines if it is an ``async def``.
-
-Durations in buckets, as in HdrHistogram: a bucket is at most an eighth as wide as its values.
-"""
+"""Workers that call the handler: threads, or coroutines if it is an ``async def``; and how long its calls take."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A Kafka cluster of one node or three on this machine, for tests and demos.
-
-The output of kafka-consumer-groups, as values.
-"""
+"""A Kafka cluster of one node or three on this machine, for tests and demos, and the output of its tools as values."""
 
 from __future__ import annotations
 

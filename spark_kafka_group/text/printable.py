@@ -1,7 +1,4 @@
-"""Text as it may be shown: without characters of others that control a terminal, and without secrets.
-
-Arguments with several spellings: errors name the one that was written.
-"""
+"""Text as it may be shown: without characters that control a terminal, without secrets, and as a user wrote it."""
 
 from __future__ import annotations
 

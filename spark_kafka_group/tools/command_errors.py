@@ -1,7 +1,4 @@
-"""Errors of the commands.
-
-Ctrl-C ends a command that only looks.
-"""
+"""How commands end: by an error's sentence, or by Ctrl-C."""
 
 from __future__ import annotations
 

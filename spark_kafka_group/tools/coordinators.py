@@ -1,7 +1,7 @@
-"""Groups that cannot be shown: without a coordinator, the leader of their partition of the offsets topic; or of another
-type.
+"""Groups as the offsets topic has them: their newest generation, and groups that cannot be shown.
 
-The newest generation of groups, which only the offsets topic knows. Each of its partitions is read once.
+A group cannot be shown if it has no coordinator, the leader of its partition of that topic, or is of another type. Each
+partition of the topic is read once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads of some records, which join no group and commit nothing: as tasks of the source read, in this process.
-
-A group looked at from outside, with quick reads of the first records that it has not read.
-"""
+"""Reads of some records, which join no group and commit nothing: as tasks of the source read, in this process."""
 
 from __future__ import annotations
 

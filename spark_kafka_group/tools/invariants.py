@@ -1,10 +1,7 @@
 """Invariants of every run of a group, also when members join, leave or die: each is a function.
 
-The first three look at events in order of time, the others at the history of one partition.
-
-The history of one partition of one group: plans, commits and moves, in order.
-
-The generations of a group that the events of its members cover, by partition.
+The first three look at events in order of time, the others at the history of one partition: plans, commits and moves.
+Generations that the events of members do not cover are left out.
 """
 
 from __future__ import annotations

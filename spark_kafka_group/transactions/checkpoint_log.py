@@ -1,9 +1,8 @@
 """What Spark's checkpoint has of a batch, where the driver can read it as a file: which offsets the batch is to read.
 
 Python workers have no Hadoop file system. So this serves checkpoints on a local disk, or on one that is mounted. Spark
-logs a batch before it plans it, once, and with the time of that; a batch that is run again is read from that log.
-
-A query's source and sink with different kafka.transactional.ids: refused before rows are written.
+logs a batch before it plans it, once, and with the time of that; a batch that is run again is read from that log. A
+query whose source and sink have different kafka.transactional.ids is refused before rows are written.
 """
 
 from __future__ import annotations

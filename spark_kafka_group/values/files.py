@@ -1,6 +1,6 @@
-"""Files and folders that options and command lines name. Files are read within bounds: of size, of time for a pipe.
+"""Files that options and commands name, and files by which processes of one application know each other.
 
-Files by which the processes of one Spark application know of each other: each is locked while its writer lives.
+Files of users are read within bounds: of size, of time for a pipe. A shared file is locked while its writer lives.
 """
 
 from __future__ import annotations

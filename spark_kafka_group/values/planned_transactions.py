@@ -1,8 +1,6 @@
 """What driver and tasks of an exactly-once write tell each other: the plan of a batch, and what a task wrote of it.
 
-Values only, no I/O. A plan says whether a batch was decided before, by the last decision of its prefix.
-
-What a task has written, for the driver.
+A plan says whether a batch was decided before, by the last decision of its prefix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A connection to a broker whose socket is this package's: what reading over it and writing over it share.
 
-kafka-python connects, agrees on versions and authenticates; then the socket is taken over.
-
-One time limit for a whole exchange: a limit for each read would start again with each byte.
+kafka-python connects, agrees on versions and authenticates; then the socket is taken over. One time limit is for a
+whole exchange: a limit for each read would start again with each byte.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Calls to kafka-python's consumer: bounded in time, retried where that helps, with its errors as ours.
 
-Subscribed topics that do not exist yet are looked up once a second, without a log line for each.
-
-kafka-python asks again after retry.backoff.ms, for as long as a topic is missing, and logs an error each time.
+kafka-python asks for a missing topic after retry.backoff.ms, again and again, and logs an error each time. Here that is
+once a second, without a line.
 """
 
 from __future__ import annotations

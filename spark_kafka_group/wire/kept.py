@@ -1,7 +1,4 @@
-"""Connections that a process keeps for the next one that needs them: Spark reuses its Python workers.
-
-Clients of transaction coordinators that a process keeps: Spark plans, commits and runs tasks in few processes.
-"""
+"""Connections and transaction clients that a process keeps for the next one that needs them: Spark reuses processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Topics and their logs, looked at from outside: nothing here joins a group, commits, or makes a topic.
-
-Settings of a broker that an error has to name, or that limit what this package may ask for.
-"""
+"""Topics, their logs, and settings of brokers, from outside: nothing joins, commits, or makes a topic."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Topics that are written to: whether they exist, who leads their partitions, and whether the user may write there.
-
-Before any row moves: brokers can be reached, the topic of a write exists, and the user may write there.
-
-Says that a task that writes waits for brokers, once that has taken long, and that it goes on.
-"""
+"""Topics that are written to: whether they exist, who leads them, whether the user may write."""
 
 from __future__ import annotations
 

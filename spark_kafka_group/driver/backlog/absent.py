@@ -1,7 +1,4 @@
-"""Partitions without a leader: a stream goes on with the others, as Kafka's own consumer does.
-
-Topics that a query waits for are logged: those that do not exist, and those without a record.
-"""
+"""What a stream cannot read now, and waits for: partitions without a leader, topics that do not exist or are empty."""
 
 from __future__ import annotations
 

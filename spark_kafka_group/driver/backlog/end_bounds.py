@@ -1,8 +1,7 @@
 """Where a stream's reading ends: at the logs' ends when availableNow began, and where options say.
 
-minOffsetsPerTrigger and maxTriggerDelay: whether the backlog is worth a micro-batch yet.
-
-The last stable offset, at which read_committed ends, and positions beyond it.
+read_committed ends at the last stable offset. minOffsetsPerTrigger and maxTriggerDelay say whether the backlog is worth
+a micro-batch yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The contract of a query's place in its group, joined or with partitions assigned by hand.
-
-Other members of the group, which go on from its committed offsets.
-"""
+"""The contract of a query's place in its group, joined or assigned by hand, and the group's other members."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Counts and times of one query, shown in its progress.
-
-How old a backlog is, from the ends of logs as they were looked up before: nothing is read for it.
-"""
+"""Counts and times of one query, shown in its progress, and the age of its backlog by lookups that were made anyway."""
 
 from __future__ import annotations
 

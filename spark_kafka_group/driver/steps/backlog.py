@@ -1,8 +1,7 @@
 """The backlog: ranges that may be read of each owned partition, and when it is worth looking up their ends again.
 
-Which partitions are paused: those of option pausePartitions, and those that a file names at the moment.
-
-Records before which a query stands are gone: logs that lost their ends, and records that have expired.
+Partitions are left out while option pausePartitions or a file names them. Records before which a query stands may be
+gone: logs lose their ends, and records expire.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The end that Spark keeps of the next batch: positions after it, and all that a restart has to know of them.
 
-Ends of batches that Spark keeps in its checkpoint: all, or, with asynchronous progress tracking, some.
+With asynchronous progress tracking Spark keeps the ends of some batches only.
 """
 
 from __future__ import annotations

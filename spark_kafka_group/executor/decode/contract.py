@@ -2,9 +2,8 @@
 
 ``_decode_py`` is the readable twin, ``_decode_c`` the quick one. For the same bytes they give the same rows or the
 same error text; a property test feeds both the same generated and mutated bytes. Message format v2 is decoded by each
-twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), the topic column (``topics``), keys of
-headers (``text``) and the wording of errors (``problems``) are shared, and so is the state of aborted transactions
-(``isolation``).
+twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), and the topic column, keys of headers and
+the wording of errors (``problems``) are shared, and so is the state of aborted transactions.
 
 Aborted transactions of a fetch response, whose records both twins hide.
 

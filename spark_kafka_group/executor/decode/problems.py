@@ -1,9 +1,4 @@
-"""Error texts about bytes from a broker, once for both twins.
-
-Keys of headers as text, for both twins.
-
-The topic column, built from runs of rows instead of row by row.
-"""
+"""What both twins share beside codecs and numbers: error texts, keys of headers as text, the topic column."""
 
 from __future__ import annotations
 

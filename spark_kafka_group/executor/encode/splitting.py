@@ -1,7 +1,4 @@
-"""A record batch that a broker finds too large, as two.
-
-The header of a record batch of message format v2, and the end of its making.
-"""
+"""The halves of a record batch that a broker finds too large, and the header of a batch of message format v2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Record batches by their headers, as far as these are plausible: where one ends, and the next one begins.
-
-Record batches of one partition, as a broker sent them.
-"""
+"""Record batches by their headers, as far as these are plausible: where one ends, and the next one begins."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Reads a task: fetch, decode, Arrow.
-
-Connections of this Python worker, kept from task to task: Spark reuses its workers.
-
-The user's on_consume: sees every Arrow batch on executors, and may change its rows.
-"""
+"""Reads a task: fetch, decode, the user's on_consume, Arrow. Connections are kept: Spark reuses its workers."""
 
 from __future__ import annotations
 

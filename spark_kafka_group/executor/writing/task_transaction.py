@@ -1,7 +1,4 @@
-"""A task's transaction: begun before its first row is sent, and left open for the driver to end.
-
-Writes a task's rows in a transaction that the driver ends, so that they are published with all others, or not.
-"""
+"""A task's rows in a transaction that the driver ends, so that they are published with all others, or not."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Writes a task's rows: Arrow, record batches, brokers.
-
-What a task writes with; connections, and what is known of topics, stay in this Python worker for the next task.
-
-Arrow arrays as the columns that the encoder reads.
-"""
+"""Writes a task's rows: Arrow, record batches, brokers. Connections and metadata stay for the worker's next task."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From Kafka's ``ssl.*`` settings to Python's TLS.
-
-Java's names of cipher suites, which are IANA's, as OpenSSL's.
-"""
+"""From Kafka's ``ssl.*`` settings, with Java's names of cipher suites, to Python's TLS."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Offsets of groups at two moments: lag, records per second, and the time until a group has caught up.
-
-Looks at groups: what the brokers know, asked from outside.
-
-A thread that looks at groups, so that a view goes on while brokers are away.
-"""
+"""Looks at groups from outside, in a thread of their own: lag, records per second, time until a group has caught up."""
 
 from __future__ import annotations
 

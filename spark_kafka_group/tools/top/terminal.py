@@ -1,8 +1,6 @@
-"""A terminal that is drawn on, and left as it was.
+"""A screen of groups on a terminal, which is left as it was: lines by its size and the keys that were hit.
 
 Plain ANSI sequences, and no curses: see docs/design/reports.md.
-
-A screen of groups: its lines, by the size of the terminal and the keys that were hit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Whether brokers can be reached: one warning when none can, and one when a broker can again.
-
-Addresses as texts show them, and as kafka.bootstrap.servers has them.
-
-Whether an error means that no broker has answered, or is a broker's answer.
-"""
+"""Whether brokers can be reached, and what an error says of it: a warning when none can, and when one can again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From Kafka's security settings to kafka-python's.
-
-Keeps credentials out of kafka-python's log: at DEBUG it prints every request, those that authenticate included.
-"""
+"""From Kafka's security settings to kafka-python's, and credentials out of its log: at DEBUG it prints requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Connected sockets, as kafka-python makes them. An attempt that fails closes its socket.
+"""Connected sockets, as kafka-python makes them, and how they notice that a broker's host no longer answers.
 
-How a connection notices that its broker's host no longer answers, for example behind a cut network.
-
-The other end sends nothing then. The kernel has to probe it, and to end connections without acknowledgements.
+Behind a cut network the other end sends nothing. The kernel has to probe it, and to end connections without
+acknowledgements. An attempt to connect that fails closes its socket.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Joining a group with kafka-python's coordinator, and the steps of a join that kafka-python leaves out or gets
-wrong.
+"""Joining a group with kafka-python's coordinator, and the steps of a join that kafka-python leaves out or gets wrong.
 
-Members whose subscription cannot be read: a leader assigns them nothing, and says so.
+A leader assigns nothing to members whose subscription cannot be read, and says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A damaged record batch, and the place where reading goes on after it.
-
-The log around damage: record batches among its bytes, and more bytes than a chunk has.
-"""
+"""A damaged record batch, the bytes around it, and the place where reading goes on after it."""
 
 from __future__ import annotations
 

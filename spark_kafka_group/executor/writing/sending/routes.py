@@ -1,7 +1,4 @@
-"""Where a task's record batches go: who leads their partitions, and the connections there.
-
-Connections that this Python worker sends over, and its producer id: kept from task to task.
-"""
+"""Where a task's record batches go: who leads their partitions, and the connections that this worker keeps."""
 
 from __future__ import annotations
 
