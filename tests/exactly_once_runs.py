@@ -31,7 +31,7 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.transactions import finishing
 from spark_kafka_group.transactions.deciding import abort_undecided, decide_and_end
 from spark_kafka_group.transactions.planning import planned
-from spark_kafka_group.values.exactly_once import BatchId, Producer
+from spark_kafka_group.values.exactly_once import BatchId, ProducerIdAndEpoch
 from spark_kafka_group.values.files import file_name, make_folder, put, remove
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
@@ -131,7 +131,9 @@ def running_source(directory: Path, run: Run, group: str, batch: int, offset: in
         remove(file, path)
 
 
-def begun(client: TransactionClient, transactional_id: str, tp: TopicPartition, value: bytes = b"value") -> Producer:
+def begun(
+    client: TransactionClient, transactional_id: str, tp: TopicPartition, value: bytes = b"value"
+) -> ProducerIdAndEpoch:
     """Take an id, and write a record in its transaction, which stays open; its producer."""
     producer = client.take(transactional_id, 600_000)
     client.add(transactional_id, producer, [tp])

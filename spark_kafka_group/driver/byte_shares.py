@@ -10,7 +10,7 @@ from typing import NamedTuple
 from spark_kafka_group.values.offsets import OffsetRange
 
 
-class Sample(NamedTuple):
+class SizeSample(NamedTuple):
     """Record batches of a partition that lie beside each other, and their bytes in the log."""
 
     first: int
@@ -48,7 +48,7 @@ class SizedRange:
         Bytes of an offset where there is no sample.
     """
 
-    def __init__(self, whole: OffsetRange, samples: Sequence[Sample], otherwise: float) -> None:
+    def __init__(self, whole: OffsetRange, samples: Sequence[SizeSample], otherwise: float) -> None:
         self.range = whole
         self._pieces = _pieces(whole, samples, otherwise)
         self.bytes = self.bytes_until(whole.end)
@@ -107,7 +107,7 @@ def _in_turn(ranges: list[SizedRange], limit: int, turn: int) -> list[OffsetRang
     return sorted(chosen)
 
 
-def places(start: int, end: int, samples: Collection[Sample], count: int) -> list[int]:
+def places(start: int, end: int, samples: Collection[SizeSample], count: int) -> list[int]:
     """Offsets at which a range is still to be sampled, so that each of `count` equal parts of it has a sample."""
     count = min(count, end - start)
     borders = [start + (end - start) * n // count for n in range(count + 1)]
@@ -115,7 +115,7 @@ def places(start: int, end: int, samples: Collection[Sample], count: int) -> lis
     return [first if first == start else (first + last) // 2 for first, last in parts]
 
 
-def _pieces(whole: OffsetRange, samples: Sequence[Sample], otherwise: float) -> list[Piece]:
+def _pieces(whole: OffsetRange, samples: Sequence[SizeSample], otherwise: float) -> list[Piece]:
     if not samples:
         return [Piece(whole.start, whole.end, otherwise)]
     between = ((a.next + b.first) // 2 for a, b in pairwise(samples))

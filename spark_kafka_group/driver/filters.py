@@ -56,7 +56,7 @@ OffsetsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int
 
 
 @dataclass(frozen=True)
-class Interval:
+class ValueInterval:
     """Whole numbers from `low` to `high`, both included; None is no bound."""
 
     low: int | None = None
@@ -67,13 +67,13 @@ class Interval:
         """Whether no number is in it."""
         return self.low is not None and self.high is not None and self.low > self.high
 
-    def __and__(self, other: Interval) -> Interval:
+    def __and__(self, other: ValueInterval) -> ValueInterval:
         lows = [low for low in (self.low, other.low) if low is not None]
         highs = [high for high in (self.high, other.high) if high is not None]
-        return Interval(max(lows, default=None), min(highs, default=None))
+        return ValueInterval(max(lows, default=None), min(highs, default=None))
 
 
-NOTHING = Interval(0, -1)
+NOTHING = ValueInterval(0, -1)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Constraints:
     filters: tuple[Filter, ...] = ()
     topic: tuple[Filter, ...] = ()
     partition: tuple[Filter, ...] = ()
-    offset: Interval = Interval()
-    timestamp_ms: Interval = Interval()
+    offset: ValueInterval = ValueInterval()
+    timestamp_ms: ValueInterval = ValueInterval()
 
     @property
     def contradictory(self) -> bool:
@@ -150,7 +150,7 @@ def narrow(ranges: Collection[OffsetRange], constraints: Constraints, offsets_at
     return kept
 
 
-def _cut(r: OffsetRange, offset: Interval) -> OffsetRange:
+def _cut(r: OffsetRange, offset: ValueInterval) -> OffsetRange:
     start = r.start if offset.low is None else max(r.start, offset.low)
     end = r.end if offset.high is None else min(r.end, offset.high + 1)
     return OffsetRange(r.tp, start, max(start, end))
@@ -202,7 +202,7 @@ def _bounded(constraints: Constraints, one: Filter, of: Filter) -> tuple[Constra
     return constraints, False
 
 
-def _with(constraints: Constraints, **more: Interval | None) -> Constraints:
+def _with(constraints: Constraints, **more: ValueInterval | None) -> Constraints:
     """`constraints` within `more` intervals; the very same ones where there are none."""
     narrower = {name: getattr(constraints, name) & interval for name, interval in more.items() if interval is not None}
     return replace(constraints, **narrower) if narrower else constraints
@@ -240,7 +240,7 @@ def holds(one: Filter, value: str | int) -> bool | None:
     return None if other is None else COMPARISONS[type(one)](value, other)
 
 
-def _interval(one: Filter, number: Callable[[Any], int]) -> tuple[Interval | None, bool]:
+def _interval(one: Filter, number: Callable[[Any], int]) -> tuple[ValueInterval | None, bool]:
     """Where numbers that pass are, None if anywhere, and whether all that are there pass."""
     if isinstance(one, Not):
         return None, False
@@ -252,23 +252,23 @@ def _interval(one: Filter, number: Callable[[Any], int]) -> tuple[Interval | Non
         return NOTHING, True
     low, high = min(numbers), max(numbers)
     if isinstance(one, In):
-        return Interval(low, high), len(numbers) == high - low + 1
-    bounds: dict[type[Filter], Interval] = {
-        GreaterThan: Interval(low + 1, None),
-        GreaterThanOrEqual: Interval(low, None),
-        LessThan: Interval(None, high - 1),
-        LessThanOrEqual: Interval(None, high),
+        return ValueInterval(low, high), len(numbers) == high - low + 1
+    bounds: dict[type[Filter], ValueInterval] = {
+        GreaterThan: ValueInterval(low + 1, None),
+        GreaterThanOrEqual: ValueInterval(low, None),
+        LessThan: ValueInterval(None, high - 1),
+        LessThanOrEqual: ValueInterval(None, high),
     }
-    return bounds.get(type(one), Interval(low, high)), True
+    return bounds.get(type(one), ValueInterval(low, high)), True
 
 
 def _microseconds(time: datetime) -> int:
     return (time - EPOCH) // MICROSECOND
 
 
-def _whole_ms(microseconds: Interval) -> Interval:
+def _whole_ms(microseconds: ValueInterval) -> ValueInterval:
     low, high = microseconds.low, microseconds.high
-    return Interval(None if low is None else -(-low // 1000), None if high is None else high // 1000)
+    return ValueInterval(None if low is None else -(-low // 1000), None if high is None else high // 1000)
 
 
 def describe(one: Filter) -> str:

@@ -14,7 +14,7 @@ NEWEST_PROTOCOL = 3
 
 
 @dataclass(frozen=True)
-class Subscription:
+class MemberSubscription:
     """A member's subscription: topics, and from version 1 on its earlier partitions and their generation."""
 
     version: int
@@ -24,7 +24,7 @@ class Subscription:
     rack: str | None
 
 
-def subscription_of(data: bytes) -> Subscription:
+def subscription_of(data: bytes) -> MemberSubscription:
     """A member's subscription; later versions only append, so they are read as the newest one known.
 
     Raises
@@ -33,14 +33,14 @@ def subscription_of(data: bytes) -> Subscription:
         When the bytes are something else.
     """
     if not data:
-        return Subscription(0, (), (), None, None)
+        return MemberSubscription(0, (), (), None, None)
     fields = KafkaBytes(data)
     version = min(fields.protocol_version(), NEWEST_PROTOCOL)
     topics = tuple(fields.string() for _ in range(fields.count()))
     fields.nullable_bytes()  # user data
     owned = fields.partitions() if version >= 1 else ()
     generation = fields.int32() if version >= 2 else None
-    return Subscription(version, topics, owned, generation, fields.nullable_string() if version >= 3 else None)
+    return MemberSubscription(version, topics, owned, generation, fields.nullable_string() if version >= 3 else None)
 
 
 def assignment_of(data: bytes) -> tuple[TopicPartition, ...]:

@@ -42,7 +42,7 @@ OTHER_KINDS = {
 
 
 @dataclass(frozen=True)
-class OffsetCommitted:
+class CommitEntry:
     """A committed offset; a field that its version does not have is None."""
 
     group: str
@@ -63,7 +63,7 @@ class OffsetRemoved:
 
 
 @dataclass(frozen=True)
-class Member:
+class StoredMember:
     """A member of a generation; subscription and assignment are bytes of the group's protocol type."""
 
     member_id: str
@@ -77,7 +77,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class GroupGeneration:
+class GenerationEntry:
     """A generation as the coordinator stored it; without members when the last one left."""
 
     group: str
@@ -86,7 +86,7 @@ class GroupGeneration:
     protocol: str | None
     leader: str | None
     state_timestamp_ms: int | None
-    members: tuple[Member, ...]
+    members: tuple[StoredMember, ...]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Undecodable:
     problem: str
 
 
-Entry = OffsetCommitted | OffsetRemoved | GroupGeneration | GroupRemoved | NewerEntry | OtherRecord | Undecodable
+Entry = CommitEntry | OffsetRemoved | GenerationEntry | GroupRemoved | NewerEntry | OtherRecord | Undecodable
 
 
 def coordinator_partition(group: str, partitions: int) -> int:
@@ -164,7 +164,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         return Undecodable(group, f"{where}: {error}")
 
 
-def _offset(group: str, tp: TopicPartition, values: KafkaBytes) -> OffsetCommitted:
+def _offset(group: str, tp: TopicPartition, values: KafkaBytes) -> CommitEntry:
     version = values.value_version(NEWEST_VALUE, FIRST_FLEXIBLE)
     offset = values.int64()
     leader_epoch = values.int32() if version >= 3 else None
@@ -172,10 +172,10 @@ def _offset(group: str, tp: TopicPartition, values: KafkaBytes) -> OffsetCommitt
     expire_timestamp_ms = values.int64() if version == 1 else None
     values.tags()
     values.end()
-    return OffsetCommitted(group, tp, offset, metadata, timestamp_ms, leader_epoch, expire_timestamp_ms)
+    return CommitEntry(group, tp, offset, metadata, timestamp_ms, leader_epoch, expire_timestamp_ms)
 
 
-def _generation(group: str, values: KafkaBytes) -> GroupGeneration:
+def _generation(group: str, values: KafkaBytes) -> GenerationEntry:
     version = values.value_version(NEWEST_VALUE, FIRST_FLEXIBLE)
     protocol_type, generation = values.string(), values.int32()
     protocol, leader = values.nullable_string(), values.nullable_string()
@@ -183,11 +183,11 @@ def _generation(group: str, values: KafkaBytes) -> GroupGeneration:
     members = tuple(_member(version, values) for _ in range(values.count()))
     values.tags()
     values.end()
-    return GroupGeneration(group, protocol_type, generation, protocol, leader, state_timestamp_ms, members)
+    return GenerationEntry(group, protocol_type, generation, protocol, leader, state_timestamp_ms, members)
 
 
-def _member(version: int, values: KafkaBytes) -> Member:
-    member = Member(
+def _member(version: int, values: KafkaBytes) -> StoredMember:
+    member = StoredMember(
         member_id=values.string(),
         instance_id=values.nullable_string() if version >= 3 else None,
         client_id=values.string(),

@@ -26,7 +26,7 @@ USUAL = 3.0
 BY_END = attrgetter("end")
 
 
-class Commit(NamedTuple):
+class CommittedBatch(NamedTuple):
     """The places from and to of the time in which a member worked for a commit, and the commit's records."""
 
     begin: float
@@ -40,7 +40,7 @@ class Shown:
 
     name: str
     colour: str
-    commits: Sequence[Commit]
+    commits: Sequence[CommittedBatch]
 
 
 def records(files: Files, theme: str = "light") -> Figure:
@@ -82,10 +82,10 @@ def draw(totals: Any, rates: Any, events: Sequence[Event], time: Elapsed, theme:
 
 
 def _shown(spans: Sequence[BatchSpan], members: Mapping[Member, str], time: Elapsed, theme: Theme) -> list[Shown]:
-    batches: dict[Member, list[Commit]] = {}
+    batches: dict[Member, list[CommittedBatch]] = {}
     for span in spans:
         if span.to_ms is not None:
-            commit = Commit(time.at(span.from_ms), time.at(span.to_ms), float(span.committed))
+            commit = CommittedBatch(time.at(span.from_ms), time.at(span.to_ms), float(span.committed))
             batches.setdefault(span.member, []).append(commit)
     commits = {member: _since_the_one_before(found) for member, found in batches.items()}
     colours = logged_run.colours(members, theme)
@@ -96,7 +96,7 @@ def _shown(spans: Sequence[BatchSpan], members: Mapping[Member, str], time: Elap
     return [*shown, Shown(f"{len(others)} more", theme.rest, rest)] if rest else shown
 
 
-def _since_the_one_before(planned: Sequence[Commit]) -> list[Commit]:
+def _since_the_one_before(planned: Sequence[CommittedBatch]) -> list[CommittedBatch]:
     """Commits of a member that begin with the commit before, and after a longer pause than usual with their own plan.
 
     A commit is a moment, and its records are those of the time since the commit before. As moments, steady commits

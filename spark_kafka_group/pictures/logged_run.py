@@ -89,7 +89,7 @@ class Absence:
 
 
 @dataclass
-class _Known:
+class _KnownMember:
     """Of a member: what it owns, and its events round its newest assignment."""
 
     owned: frozenset[TopicPartition] = frozenset()
@@ -109,15 +109,15 @@ def absences(events: Iterable[Event]) -> tuple[Absence, ...]:
     positions of partitions that it kept: one that goes on does neither. A member has not come back if its group has a
     generation without it.
     """
-    known: dict[Member, _Known] = {}
+    known: dict[Member, _KnownMember] = {}
     newest: dict[str, int] = {}
     for event in events:
         newest[event.group] = max(newest.get(event.group, -1), event.generation)
-        _note(known.setdefault((event.group, event.member), _Known()), event)
+        _note(known.setdefault((event.group, event.member), _KnownMember()), event)
     return tuple(_found(known, newest))
 
 
-def _note(member: _Known, event: Event) -> None:
+def _note(member: _KnownMember, event: Event) -> None:
     last = member.last
     if last is not None and _begins_a_process(member, event):
         ended, began = (member.before, last) if last.kind == "assigned" else (last, event)
@@ -136,14 +136,14 @@ def _note(member: _Known, event: Event) -> None:
     member.last = event
 
 
-def _begins_a_process(member: _Known, event: Event) -> bool:
+def _begins_a_process(member: _KnownMember, event: Event) -> bool:
     if event.kind == "planned":
         return event.replay
     after_assigned = member.last is not None and member.last.kind == "assigned"
     return event.kind == "moved" and after_assigned and not member.kept.isdisjoint(event.moves)
 
 
-def _found(known: dict[Member, _Known], newest: dict[str, int]) -> Iterator[Absence]:
+def _found(known: dict[Member, _KnownMember], newest: dict[str, int]) -> Iterator[Absence]:
     for member, found in known.items():
         for from_ms, to_ms in found.gone:
             yield Absence(member, from_ms, to_ms)

@@ -33,7 +33,7 @@ class OwnedSpan:
 
 
 @dataclass(frozen=True)
-class Generation:
+class DrawnGeneration:
     """The first event of a generation, and whether partitions changed hands in it."""
 
     group: str
@@ -73,15 +73,15 @@ def owned_spans(events: Sequence[Event]) -> tuple[OwnedSpan, ...]:
     return tuple(part for span in whole for part in _without(span, gone.get(span.member, ())))
 
 
-def generations(events: Iterable[Event]) -> tuple[Generation, ...]:
+def generations(events: Iterable[Event]) -> tuple[DrawnGeneration, ...]:
     """Generations in order of time, those of groups only."""
-    by_number: dict[tuple[str, int], Generation] = {}
+    by_number: dict[tuple[str, int], DrawnGeneration] = {}
     owned: dict[Member, frozenset[TopicPartition]] = {}
     for event in events:
         if event.kind != "assigned" or event.generation < 0:
             continue
         member, key = (event.group, event.member), (event.group, event.generation)
-        seen = by_number.setdefault(key, Generation(*key, event.time_ms, False))
+        seen = by_number.setdefault(key, DrawnGeneration(*key, event.time_ms, False))
         if owned.get(member) != event.partitions:
             by_number[key] = replace(seen, changed=True)
         owned[member] = event.partitions

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ProgressSample:
     """One progress.
 
     Attributes
@@ -45,7 +45,7 @@ class Sample:
     read: Mapping[TopicPartition, int]
 
 
-def samples(progress: Iterable[Mapping[str, Any]]) -> tuple[Sample, ...]:
+def samples(progress: Iterable[Mapping[str, Any]]) -> tuple[ProgressSample, ...]:
     """Those that have a groupkafka source, in order of time.
 
     Parameters
@@ -64,22 +64,22 @@ def samples(progress: Iterable[Mapping[str, Any]]) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-def times(found: Iterable[Sample]) -> Elapsed:
+def times(found: Iterable[ProgressSample]) -> Elapsed:
     """From the first trigger to the last one's end."""
     return elapsed(ms for one in found for ms in (one.time_ms, one.time_ms + _whole(one)))
 
 
-def title(found: Iterable[Sample], time: Elapsed) -> str:
+def title(found: Iterable[ProgressSample], time: Elapsed) -> str:
     """Groups and range of time."""
     groups = frozenset[str]().union(*(one.groups for one in found))
     return canvas.title("group", groups, time.range) if groups else f"query: {time.range}"
 
 
-def _whole(sample: Sample) -> float:
+def _whole(sample: ProgressSample) -> float:
     return sample.durations_ms.get("triggerExecution", 0.0)
 
 
-def _sample(progress: Mapping[str, Any]) -> Sample | None:
+def _sample(progress: Mapping[str, Any]) -> ProgressSample | None:
     try:
         ours = [source for each in progress["sources"] if (source := _source(each))]
         time_ms = datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000
@@ -92,7 +92,7 @@ def _sample(progress: Mapping[str, Any]) -> Sample | None:
     groups = frozenset(str(group) for group, _, _ in ours if group)
     lag = {tp: behind for _, of_source, _ in ours for tp, behind in of_source.items()}
     read = {tp: size for _, _, of_source in ours for tp, size in of_source.items()}
-    return Sample(time_ms, batch, groups, durations, lag, read)
+    return ProgressSample(time_ms, batch, groups, durations, lag, read)
 
 
 def _source(source: Mapping[str, Any]) -> tuple[str, dict[TopicPartition, int], dict[TopicPartition, int]] | None:
@@ -173,7 +173,7 @@ def _cut(axes: Any, heights: Sequence[float], theme: Theme) -> None:
         )  # fmt: skip
 
 
-def _phases(found: Sequence[Sample]) -> list[str]:
+def _phases(found: Sequence[ProgressSample]) -> list[str]:
     """The longest phases, and the others as one."""
     totals: dict[str, float] = {}
     for one in found:
@@ -183,7 +183,7 @@ def _phases(found: Sequence[Sample]) -> list[str]:
     return [*sorted(totals, key=lambda phase: -totals[phase])[: canvas.MOST_NAMED - 1], "other"]
 
 
-def _average(part: Sequence[Sample], phase: str, phases: Sequence[str]) -> float:
+def _average(part: Sequence[ProgressSample], phase: str, phases: Sequence[str]) -> float:
     return sum(_of(one.durations_ms, phase, phases) for one in part) / len(part)
 
 
@@ -270,7 +270,7 @@ def _summary(totals: Mapping[TopicPartition, int], largest: Sequence[TopicPartit
     return f"Records read of each partition; {label(str(most))} has {ratio:.1f} times the average"
 
 
-def _totals(found: Sequence[Sample]) -> dict[TopicPartition, int]:
+def _totals(found: Sequence[ProgressSample]) -> dict[TopicPartition, int]:
     totals: dict[TopicPartition, int] = {}
     for one in found:
         for tp, size in one.read.items():
@@ -328,7 +328,7 @@ def lag(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
 
 
 def _lines(
-    above: Any, below: Any, found: Sequence[Sample], tps: Sequence[TopicPartition], time: Elapsed, theme: Theme
+    above: Any, below: Any, found: Sequence[ProgressSample], tps: Sequence[TopicPartition], time: Elapsed, theme: Theme
 ) -> None:
     rates, handles = _rates(found, tps, time), []
     for colour, tp in zip(theme.members, tps, strict=False):
@@ -354,7 +354,9 @@ def _few(points: Points, time: Elapsed) -> Points:
     return list(zip(found.places, found.highest, strict=True))
 
 
-def _rates(found: Sequence[Sample], tps: Sequence[TopicPartition], time: Elapsed) -> dict[TopicPartition, Points]:
+def _rates(
+    found: Sequence[ProgressSample], tps: Sequence[TopicPartition], time: Elapsed
+) -> dict[TopicPartition, Points]:
     """NaN where the query did not own the partition, so that its line has a gap."""
     rates: dict[TopicPartition, Points] = {tp: [] for tp in tps}
     for before, one in pairwise(found):
@@ -369,7 +371,7 @@ def _known(rates: Mapping[TopicPartition, Points]) -> Points:
 
 
 def _map(
-    figure: Any, axes: Any, found: Sequence[Sample], tps: Sequence[TopicPartition], time: Elapsed, theme: Theme
+    figure: Any, axes: Any, found: Sequence[ProgressSample], tps: Sequence[TopicPartition], time: Elapsed, theme: Theme
 ) -> None:
     """A row a partition; each micro-batch lasts until the next."""
     import numpy as np

@@ -37,7 +37,7 @@ HandOn = Callable[[Record, Failure], tuple[str, OutputRow]]
 Raises ProcessingError if the record has none."""
 
 
-class Chunk:
+class QueuedChunk:
     """Records of a cell in one lane that no worker has taken; `tries` counts the attempts at the first of them."""
 
     __slots__ = ("at", "cell", "records", "tries")
@@ -59,7 +59,7 @@ class Lane:
     __slots__ = ("chunks", "held", "shared")
 
     def __init__(self, shared: bool) -> None:
-        self.chunks: deque[Chunk] = deque()
+        self.chunks: deque[QueuedChunk] = deque()
         self.shared = shared
         self.held = False
 
@@ -112,7 +112,7 @@ class WorkQueue:
         self._lanes: dict[object, Lane] = {}
         self._ready: deque[Lane] = deque()
         self._lanes_backing_off: list[tuple[float, int, Lane]] = []
-        self._retries: list[tuple[float, int, Chunk]] = []
+        self._retries: list[tuple[float, int, QueuedChunk]] = []
         self._number = 0
         self._record_s = TAKE_S
         self._closed = False
@@ -230,7 +230,7 @@ class WorkQueue:
         with self._lock:
             self.counts.stalled += 1
             if at + 1 < len(taken.records):
-                taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
+                taken.lane.chunks.appendleft(QueuedChunk(taken.cell, taken.records[at + 1 :]))
                 if taken.lane.shared:
                     self._offer(taken.lane)
         alone = Slice(taken.lane, taken.cell, (taken.records[at],), taken.tries if at == 0 else 0)
@@ -244,9 +244,9 @@ class WorkQueue:
         self.counts.records += cell.left
         ordering = self._settings.ordering
         if ordering == "unordered":
-            self._add(None, Chunk(cell, cell.records))
+            self._add(None, QueuedChunk(cell, cell.records))
         elif ordering == "partition":
-            self._add(cell.partition, Chunk(cell, cell.records))
+            self._add(cell.partition, QueuedChunk(cell, cell.records))
         else:
             lanes = LANES_PER_THREAD * self._settings.threads
             by_lane: dict[int, list[Record]] = {}
@@ -255,9 +255,9 @@ class WorkQueue:
                 lane = (record.offset if record.key is None else hash(record.key)) % lanes
                 by_lane.setdefault(lane, []).append(record)
             for lane, records in by_lane.items():
-                self._add((*cell.partition, lane), Chunk(cell, records))
+                self._add((*cell.partition, lane), QueuedChunk(cell, records))
 
-    def _add(self, key: object, chunk: Chunk) -> None:
+    def _add(self, key: object, chunk: QueuedChunk) -> None:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(shared=key is None)
@@ -293,13 +293,13 @@ class WorkQueue:
         self.counts.tries_again += 1
         self._number += 1
         due = self._clock() + pause_s
-        retry = Chunk(taken.cell, (taken.records[at],), tries)
+        retry = QueuedChunk(taken.cell, (taken.records[at],), tries)
         if taken.lane.shared:
             heapq.heappush(self._retries, (due, self._number, retry))
             self._work.notify()
             return False
         if at + 1 < len(taken.records):
-            taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
+            taken.lane.chunks.appendleft(QueuedChunk(taken.cell, taken.records[at + 1 :]))
         taken.lane.chunks.appendleft(retry)
         taken.left = True
         heapq.heappush(self._lanes_backing_off, (due, self._number, taken.lane))

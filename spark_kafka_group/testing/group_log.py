@@ -48,11 +48,11 @@ def decode(key: bytes, value: bytes | None) -> OffsetCommitted | GroupGeneration
     """
     entry = decoding.decode(key, value)
     match entry:
-        case decoding.OffsetCommitted():
+        case decoding.CommitEntry():
             return OffsetCommitted(entry.group, *entry.tp, entry.offset, entry.metadata, entry.commit_timestamp_ms)
         case decoding.OffsetRemoved():
             return OffsetCommitted(entry.group, *entry.tp, None, "", -1)
-        case decoding.GroupGeneration():
+        case decoding.GenerationEntry():
             members = tuple(member.member_id for member in entry.members)
             return GroupGeneration(entry.group, entry.generation, entry.protocol, entry.leader, members)
         case decoding.Undecodable():

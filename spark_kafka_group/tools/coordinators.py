@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets_topic import decoding
-from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GroupGeneration, GroupRemoved
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GenerationEntry, GroupRemoved
 from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.admin import GroupAdmin, Node
+from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin
 
 TOOLS = {"share": "kafka-share-groups", "streams": "kafka-streams-groups"}
 """Kafka's own tools for groups that are not of consumers."""
@@ -25,7 +25,7 @@ NOT_SHOWN = (
 )
 
 
-def led(leaders: Mapping[TopicPartition, Node | None], group: str) -> tuple[TopicPartition, Node]:
+def led(leaders: Mapping[TopicPartition, BrokerNode | None], group: str) -> tuple[TopicPartition, BrokerNode]:
     """The partition that has a group's records, and its leader.
 
     Raises
@@ -81,7 +81,7 @@ def missing_groups(admin: GroupAdmin) -> str | None:
     )
 
 
-def _leaders(admin: GroupAdmin) -> Mapping[TopicPartition, Node | None]:
+def _leaders(admin: GroupAdmin) -> Mapping[TopicPartition, BrokerNode | None]:
     """Of the offsets topic; empty where it cannot be looked up, as without the right to describe it."""
     try:
         return admin.leaders([OFFSETS_TOPIC])
@@ -123,7 +123,7 @@ def _read(admin: GroupAdmin, tp: TopicPartition, start: int, end: int) -> dict[s
     generations: dict[str, int] = {}
     for record in admin.read(tp, start, end):
         match decoding.decode(record.key, record.value):
-            case GroupGeneration(group=group, generation=generation):
+            case GenerationEntry(group=group, generation=generation):
                 generations[group] = generation
             case GroupRemoved(group=group):
                 generations.pop(group, None)

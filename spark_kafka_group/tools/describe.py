@@ -23,7 +23,7 @@ from spark_kafka_group.tools.coordinators import groups_not_shown, of_no_consume
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
 from spark_kafka_group.values.commit_metadata import Writer, writer_of
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
+from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin, LogRecord
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed
 
@@ -108,7 +108,7 @@ class GroupReport:
 
     group: str
     state: str
-    coordinator: Node
+    coordinator: BrokerNode
     generation: int | None
     strategy: str
     members: tuple[MemberRow, ...]

@@ -22,13 +22,13 @@ from spark_kafka_group.offsets_topic.consumer_group_records import (
 )
 from spark_kafka_group.offsets_topic.decoding import (
     OFFSETS_TOPIC,
+    CommitEntry,
     Entry,
-    GroupGeneration,
+    GenerationEntry,
     GroupRemoved,
-    Member,
-    OffsetCommitted,
     OffsetRemoved,
     OtherRecord,
+    StoredMember,
     Undecodable,
 )
 from spark_kafka_group.text.printable import printable
@@ -40,7 +40,7 @@ from spark_kafka_group.tools.coordinators import NOT_SHOWN, TOOLS, led
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, written_by
 from spark_kafka_group.values.commit_metadata import writer_of
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
+from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin, LogRecord
 
 SUMMARY = "show the coordinator's records of a group"
 DESCRIPTION = f"""\
@@ -80,13 +80,13 @@ class Located:
     """Where a group's records are."""
 
     tp: TopicPartition
-    leader: Node
+    leader: BrokerNode
     start: int
     end: int
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRecord:
     """A record of the group, decoded."""
 
     record: LogRecord
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args) as admin:
         located = locate(admin, args.group)
         print(_json_of(located) if args.json else sentence(_header(args.group, located)), flush=True)
-        written: Iterable[Written] = read(admin, args.group, located)
+        written: Iterable[WrittenRecord] = read(admin, args.group, located)
         count, topics = 0, _NamesById(admin)
         for one in newest(written) if args.last else written:
             print(json.dumps(as_json(one, topics)) if args.json else sentence(as_line(one, topics)))
@@ -133,17 +133,17 @@ def locate(admin: GroupAdmin, group: str) -> Located:
     return Located(tp, leader, start, end)
 
 
-def read(admin: GroupAdmin, group: str, located: Located) -> Iterator[Written]:
+def read(admin: GroupAdmin, group: str, located: Located) -> Iterator[WrittenRecord]:
     """All records of a group in the order of the log, and those whose key cannot be read."""
     for record in admin.read(located.tp, located.start, located.end):
         entry = decoding.decode(record.key, record.value)
         if entry.group in (group, None):
-            yield Written(record, entry)
+            yield WrittenRecord(record, entry)
 
 
-def newest(written: Iterable[Written]) -> list[Written]:
+def newest(written: Iterable[WrittenRecord]) -> list[WrittenRecord]:
     """The last record of each key, in the order of the log."""
-    last: dict[bytes | None, Written] = {}
+    last: dict[bytes | None, WrittenRecord] = {}
     for one in written:
         last.pop(one.record.key, None)
         last[one.record.key] = one
@@ -187,7 +187,7 @@ def _header(group: str, located: Located) -> str:
     )
 
 
-def as_line(written: Written, topics: Mapping[str, str]) -> str:
+def as_line(written: WrittenRecord, topics: Mapping[str, str]) -> str:
     """A record as one line of text; `topics` are names of topics by their ids."""
     kind, text = _described(written.entry, topics)
     return printable(f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip())
@@ -196,11 +196,11 @@ def as_line(written: Written, topics: Mapping[str, str]) -> str:
 def _described(entry: Entry, topics: Mapping[str, str]) -> tuple[str, str]:  # noqa: C901
     # A case for each kind of record: split up, it would not be read as the table that it is.
     match entry:
-        case OffsetCommitted():
+        case CommitEntry():
             return "commit", f"{entry.tp}  {entry.offset}  {_writer(entry.metadata)}"
         case OffsetRemoved():
             return "removed", str(entry.tp)
-        case GroupGeneration():
+        case GenerationEntry():
             return "generation", _generation(entry)
         case GroupRemoved():
             return "group removed", ""
@@ -236,13 +236,13 @@ def _writer(metadata: str) -> str:
     return f"metadata {metadata!r}" if metadata else "without metadata"
 
 
-def _generation(entry: GroupGeneration) -> str:
+def _generation(entry: GenerationEntry) -> str:
     members = "; ".join(_member(entry, member) for member in entry.members) or "without members"
     strategy, leader = entry.protocol or NOTHING, entry.leader or NOTHING
     return f"{entry.generation}  protocol {strategy}  leader {leader}  {members}"
 
 
-def _member(generation: GroupGeneration, member: Member) -> str:
+def _member(generation: GenerationEntry, member: StoredMember) -> str:
     decoded = _protocol(generation, member)
     if "problem" in decoded:
         shares = decoded["problem"]
@@ -278,13 +278,13 @@ def _json_of(located: Located) -> str:
                        "start": located.start, "end": located.end})  # fmt: skip
 
 
-def as_json(written: Written, topics: Mapping[str, str]) -> dict[str, Any]:  # noqa: C901
+def as_json(written: WrittenRecord, topics: Mapping[str, str]) -> dict[str, Any]:  # noqa: C901
     """A record as an object for JSON; `topics` are names of topics by their ids."""
     # A case for each kind of record, as in _described.
     record, entry = written.record, written.entry
     common = {"log_offset": record.offset, "time_ms": record.timestamp_ms, "group": entry.group}
     match entry:
-        case OffsetCommitted():
+        case CommitEntry():
             writer = writer_of(entry.metadata)
             more = {"offset": entry.offset, "metadata": entry.metadata, "note": writer._asdict() if writer else None,
                     "leader_epoch": entry.leader_epoch, "commit_timestamp_ms": entry.commit_timestamp_ms,
@@ -292,7 +292,7 @@ def as_json(written: Written, topics: Mapping[str, str]) -> dict[str, Any]:  # n
             return {"kind": "commit", **common, **entry.tp._asdict(), **more}
         case OffsetRemoved():
             return {"kind": "removed", **common, **entry.tp._asdict()}
-        case GroupGeneration():
+        case GenerationEntry():
             more = {"generation": entry.generation, "protocol_type": entry.protocol_type, "protocol": entry.protocol,
                     "leader": entry.leader, "state_timestamp_ms": entry.state_timestamp_ms,
                     "members": [_member_json(entry, member) for member in entry.members]}  # fmt: skip
@@ -332,13 +332,13 @@ def _lists(found: Partitions, topics: Mapping[str, str]) -> list[list[Any]]:
     return [list(tp) for tp in _named(found, topics)]
 
 
-def _member_json(generation: GroupGeneration, member: Member) -> dict[str, Any]:
+def _member_json(generation: GenerationEntry, member: StoredMember) -> dict[str, Any]:
     fields = asdict(member)
     del fields["subscription"], fields["assignment"]
     return fields | _protocol(generation, member)
 
 
-def _protocol(generation: GroupGeneration, member: Member) -> dict[str, Any]:
+def _protocol(generation: GenerationEntry, member: StoredMember) -> dict[str, Any]:
     """A member's data in the group's protocol, which is known only for groups of consumers."""
     if generation.protocol_type != "consumer":
         return {"problem": f"subscription and assignment of protocol type {generation.protocol_type}, not decoded"}

@@ -13,7 +13,7 @@ from spark_kafka_group.tools.admin_connection import connected
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command
 from spark_kafka_group.tools.command_errors import UsageError
 from spark_kafka_group.tools.formatting import partitions, sentence, table
-from spark_kafka_group.transactions.mending import Choice, Seen, end, look, steps
+from spark_kafka_group.transactions.mending import Choice, SeenTransactions, end, look, steps
 from spark_kafka_group.values.exactly_once import Decision, State
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -105,7 +105,7 @@ def _say(args: argparse.Namespace, to_do: list[str]) -> None:
         print(sentence(f"  {step}"), flush=True)
 
 
-def _print(seen: Seen) -> None:
+def _print(seen: SeenTransactions) -> None:
     now_ms = time.time() * 1000
     rows = [
         (
@@ -120,7 +120,7 @@ def _print(seen: Seen) -> None:
     print("\n" + sentence(_decision(seen, seen.decision)), flush=True)
 
 
-def _decision(seen: Seen, decision: Decision | None) -> str:
+def _decision(seen: SeenTransactions, decision: Decision | None) -> str:
     if decision is None:
         return f"No batch of {printable(seen.prefix)} was decided yet, or that is not a kafka.transactional.id"
     ends = [None if one is None else one.value for one in seen.ends.values()]
@@ -131,7 +131,7 @@ def _decision(seen: Seen, decision: Decision | None) -> str:
     return f"{str(decision.batch).capitalize()} {OF_STATE[decision.state]}{how}."
 
 
-def _print_json(seen: Seen) -> None:
+def _print_json(seen: SeenTransactions) -> None:
     for one in seen.open:
         line = {
             "kind": "transaction", "transactional_id": one.transactional_id, "state": one.state,

@@ -17,7 +17,14 @@ from spark_kafka_group.transactions.finishing import abort, abort_a_rest, finish
 from spark_kafka_group.transactions.last_batch import LastBatch
 from spark_kafka_group.transactions.planning import digest, of_sources
 from spark_kafka_group.transactions.resolution import Kind
-from spark_kafka_group.values.exactly_once import UNKNOWN, BatchId, Decision, Producer, State, TaskTransactionWritten
+from spark_kafka_group.values.exactly_once import (
+    UNKNOWN,
+    BatchId,
+    Decision,
+    ProducerIdAndEpoch,
+    State,
+    TaskTransactionWritten,
+)
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.kept import kept_client
@@ -74,7 +81,7 @@ def decide_and_end(
         )
     with kept_client(options, ROLE) as client:
         decision, offset = planned.last, planned.last_offset
-        driver: Producer | None = planned.driver
+        driver: ProducerIdAndEpoch | None = planned.driver
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
             over_ms, described = _check(client, planned, written)
@@ -175,7 +182,9 @@ def _leave_ended(
         return offset, False
 
 
-def _refuse_late_tasks(client: TransactionClient, planned: PlannedTransactions, is_noted: bool) -> Producer | None:
+def _refuse_late_tasks(
+    client: TransactionClient, planned: PlannedTransactions, is_noted: bool
+) -> ProducerIdAndEpoch | None:
     """Let no task of a batch write begin any more, and end the transaction of a note that failed; the driver's producer
     then, None where it is not known, or must not go on.
 
@@ -216,7 +225,7 @@ def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bo
 def _abort_unneeded(
     client: TransactionClient,
     planned: PlannedTransactions,
-    driver: Producer,
+    driver: ProducerIdAndEpoch,
     written: list[TaskTransactionWritten],
     *,
     is_published: bool,
@@ -424,7 +433,7 @@ def _abort_batch(
     return planned.decision is not None and found[0] == planned.offset  # that of the batch before
 
 
-def _taken_to_abort(client: TransactionClient, prefix: str, driver: Producer) -> Producer | None:
+def _taken_to_abort(client: TransactionClient, prefix: str, driver: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
     """The driver's producer after this one, with nothing open; None where another driver has taken the id.
 
     Where a transaction is open, brokers raise the epoch, and before transaction.version 2 they fence the producer with

@@ -9,7 +9,7 @@ from dataclasses import replace
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.transactions.resolution import Resolution, resolved
-from spark_kafka_group.values.exactly_once import Decision, Producer, State, TaskTransactionWritten
+from spark_kafka_group.values.exactly_once import Decision, ProducerIdAndEpoch, State, TaskTransactionWritten
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient, is_next
 from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
@@ -78,7 +78,7 @@ def _looked_up(
     return ends | looked_up(decisions.partitions, unclear, within_s)
 
 
-def _is_to_be_aborted(known: Described | None, producer: Producer) -> bool:
+def _is_to_be_aborted(known: Described | None, producer: ProducerIdAndEpoch) -> bool:
     if known is None or not known.is_being_aborted:
         return False
     return known.producer == producer or is_next(known.producer, producer)
@@ -127,21 +127,23 @@ def finish(
     return resolved(decision.transactions, dict.fromkeys(committed, End.COMMITTED) | ends)
 
 
-def revoke(decisions: DecisionLog, prefix: str, decision: Decision, driver: Producer, sequence: int) -> int:
+def revoke(decisions: DecisionLog, prefix: str, decision: Decision, driver: ProducerIdAndEpoch, sequence: int) -> int:
     """Decide that a batch is to be written again; the offset of the decision."""
     revoked = replace(decision, state=State.REVOKED, transactions=())
     return decisions.append(prefix, revoked.to_json(), driver, sequence)
 
 
-def leftovers(found: Mapping[str, Described], belonging: Iterable[TaskTransactionWritten]) -> dict[str, Producer]:
+def leftovers(
+    found: Mapping[str, Described], belonging: Iterable[TaskTransactionWritten]
+) -> dict[str, ProducerIdAndEpoch]:
     """Open transactions that belong to no batch: of attempts that were killed, or that Spark did not need."""
     known = {(one.transactional_id, one.producer) for one in belonging}
     return {one: seen.producer for one, seen in found.items() if (one, seen.producer) not in known}
 
 
 def left_open(
-    client: TransactionClient, prefix: str, driver: Producer, belonging: Iterable[TaskTransactionWritten]
-) -> dict[str, Producer]:
+    client: TransactionClient, prefix: str, driver: ProducerIdAndEpoch, belonging: Iterable[TaskTransactionWritten]
+) -> dict[str, ProducerIdAndEpoch]:
     """The leftovers of a prefix that this driver has, and no other one.
 
     1. A driver takes the prefix, and stands still. 2. Another one takes it, and its tasks begin. 3. The first one goes
@@ -164,7 +166,7 @@ def left_open(
     return found
 
 
-def abort(client: TransactionClient, prefix: str, transactions: Mapping[str, Producer]) -> None:
+def abort(client: TransactionClient, prefix: str, transactions: Mapping[str, ProducerIdAndEpoch]) -> None:
     """Abort open transactions of just these producers."""
     if transactions:
         log.info("kafka.transactional.id %s: aborting %s", prefix, listed(sorted(transactions)))

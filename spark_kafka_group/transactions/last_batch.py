@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.values.exactly_once import Decision, Producer
+from spark_kafka_group.values.exactly_once import Decision, ProducerIdAndEpoch
 from spark_kafka_group.values.files import PLANS_PREFIX, file_name
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class LastBatch:
         batch.
     """
 
-    driver: Producer
+    driver: ProducerIdAndEpoch
     timeout_ms: int
     described: bool
     decision: Decision | None
@@ -104,7 +104,7 @@ def _read(prefix: str, directory: Path | None, where: list[Any]) -> LastBatch | 
         if value["where"][: len(where)] != where:
             return None
         decision = None if value["decision"] is None else Decision.from_json(value["decision"].encode())
-        driver = Producer(*value["driver"])
+        driver = ProducerIdAndEpoch(*value["driver"])
         sources = tuple((reader, batch) for reader, batch in value["sources"])
         return LastBatch(
             driver, value["timeout_ms"], value["described"], decision, value["offset"], value["ended"], sources

@@ -8,7 +8,7 @@ from enum import Enum
 
 from spark_kafka_group.transactions.finishing import abort, ends_of, finish, last_decision, left_open, leftovers, revoke
 from spark_kafka_group.transactions.resolution import Kind
-from spark_kafka_group.values.exactly_once import Decision, Producer, State, TaskTransactionWritten, named
+from spark_kafka_group.values.exactly_once import Decision, ProducerIdAndEpoch, State, TaskTransactionWritten, named
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_ends import End
@@ -29,7 +29,7 @@ class Choice(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenTransactions:
     """The transactions of a prefix.
 
     Attributes
@@ -46,7 +46,7 @@ class Seen:
     open: tuple[Described, ...]
 
     @property
-    def others(self) -> dict[str, Producer]:
+    def others(self) -> dict[str, ProducerIdAndEpoch]:
         """Open transactions that belong to no decision."""
         belonging = () if self.decision is None else self.decision.transactions
         return leftovers({one.transactional_id: one for one in self.open}, belonging)
@@ -62,7 +62,7 @@ class Seen:
         return bool(self.of_decision(End.ABORTED, End.UNKNOWN))
 
 
-def look(client: TransactionClient, decisions: DecisionLog, prefix: str) -> Seen:
+def look(client: TransactionClient, decisions: DecisionLog, prefix: str) -> SeenTransactions:
     """Look, and change nothing.
 
     Raises
@@ -75,11 +75,11 @@ def look(client: TransactionClient, decisions: DecisionLog, prefix: str) -> Seen
     decision = None if found is None else found[1]
     open_now = tuple(seen for _, seen in sorted(client.open_of(prefix).items()))
     if decision is None or decision.state is not State.DECIDED:
-        return Seen(prefix, decision, {}, open_now)
-    return Seen(prefix, decision, ends_of(client, decisions, decision, LOOKED_UP_WITHIN_S), open_now)
+        return SeenTransactions(prefix, decision, {}, open_now)
+    return SeenTransactions(prefix, decision, ends_of(client, decisions, decision, LOOKED_UP_WITHIN_S), open_now)
 
 
-def steps(seen: Seen, choice: Choice) -> list[str]:
+def steps(seen: SeenTransactions, choice: Choice) -> list[str]:
     """What :func:`end` does, a sentence each."""
     found = []
     decision = seen.decision
@@ -91,7 +91,7 @@ def steps(seen: Seen, choice: Choice) -> list[str]:
     return found
 
 
-def _of_decision(seen: Seen, decision: Decision, choice: Choice) -> list[str]:
+def _of_decision(seen: SeenTransactions, decision: Decision, choice: Choice) -> list[str]:
     left, published = seen.of_decision(None), seen.of_decision(End.COMMITTED)
     broken = seen.of_decision(End.ABORTED, End.UNKNOWN)
     if not broken:
@@ -137,7 +137,12 @@ def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: 
 
 
 def _end_decision(
-    client: TransactionClient, decisions: DecisionLog, seen: Seen, decision: Decision, driver: Producer, choice: Choice
+    client: TransactionClient,
+    decisions: DecisionLog,
+    seen: SeenTransactions,
+    decision: Decision,
+    driver: ProducerIdAndEpoch,
+    choice: Choice,
 ) -> None:
     if choice is Choice.ABORT and seen.is_broken:
         left = {one.transactional_id: one.producer for one in seen.of_decision(None)}

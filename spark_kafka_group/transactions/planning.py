@@ -19,7 +19,7 @@ from spark_kafka_group.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.transactions.finishing import abort, abort_a_rest, finish, last_decision, left_open, revoke
 from spark_kafka_group.transactions.last_batch import LastBatch
 from spark_kafka_group.transactions.resolution import Kind, doubtful, lost
-from spark_kafka_group.values.exactly_once import OF_A_BATCH_WRITE, Decision, Producer, State
+from spark_kafka_group.values.exactly_once import OF_A_BATCH_WRITE, Decision, ProducerIdAndEpoch, State
 from spark_kafka_group.values.planned_transactions import PlannedTransactions
 from spark_kafka_group.values.source_offsets import SourceOffsets, published
 from spark_kafka_group.wire.kept import kept_client
@@ -137,7 +137,9 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
     return replace(plan, doubt=doubt, forgotten=forgotten)
 
 
-def _taken_again(options: TransactionOptions, client: TransactionClient, driver: Producer, timeout_ms: int) -> Producer:
+def _taken_again(
+    options: TransactionOptions, client: TransactionClient, driver: ProducerIdAndEpoch, timeout_ms: int
+) -> ProducerIdAndEpoch:
     expected = driver if client.takes_expected else None
     return client.take(options.prefix, options.deciding_ms(timeout_ms), expected)
 
@@ -169,7 +171,7 @@ def _timeouts(options: TransactionOptions, decisions: DecisionLog) -> list[int]:
 
 def _plan(
     options: TransactionOptions,
-    driver: Producer,
+    driver: ProducerIdAndEpoch,
     timeout_ms: int,
     decision: Decision | None,
     offset: int,

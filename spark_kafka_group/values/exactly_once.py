@@ -21,7 +21,7 @@ OF_A_BATCH_WRITE = "write-"
 """How the ids of batch writes begin; those of queries are UUIDs."""
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer as brokers know it: of two with one id, the later epoch fences the other."""
 
     producer_id: int
@@ -55,7 +55,7 @@ class TaskTransactionWritten:
     """
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     offsets: Mapping[TopicPartition, int]
 
 
@@ -177,7 +177,7 @@ def _transaction_to_json(one: TaskTransactionWritten) -> dict[str, Any]:
 def _transaction_from_json(value: Mapping[str, Any]) -> TaskTransactionWritten:
     producer_id, epoch = value["producer"]
     offsets = positions_from_json(value["offsets"], "offsets")
-    return TaskTransactionWritten(str(value["id"]), Producer(int(producer_id), int(epoch)), offsets)
+    return TaskTransactionWritten(str(value["id"]), ProducerIdAndEpoch(int(producer_id), int(epoch)), offsets)
 
 
 def named(transactions: Sequence[TaskTransactionWritten]) -> str:

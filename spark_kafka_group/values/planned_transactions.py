@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_group.errors import TransactionError
-from spark_kafka_group.values.exactly_once import UNKNOWN, BatchId, Decision, Producer, State, TaskTransactionWritten
+from spark_kafka_group.values.exactly_once import (
+    UNKNOWN,
+    BatchId,
+    Decision,
+    ProducerIdAndEpoch,
+    State,
+    TaskTransactionWritten,
+)
 from spark_kafka_group.values.offsets import TopicPartition
 
 NEWEST = "Take the newest checkpoint; to write the batches of this one again, take another kafka.transactional.id"
@@ -51,7 +58,7 @@ class PlannedTransactions:
     """
 
     prefix: str
-    driver: Producer
+    driver: ProducerIdAndEpoch
     timeout_ms: int
     last: Decision | None
     last_offset: int

@@ -9,7 +9,7 @@ WINDOW_S = 30.0
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeWindow:
     """Durations within `WINDOW_S` seconds."""
 
     since_s: float
@@ -36,7 +36,7 @@ class Timing:
         self.total_ms = 0.0
         self.last_ms = 0.0
         self._last_s: float | None = None
-        self._windows: tuple[Window, ...] = ()
+        self._windows: tuple[TimeWindow, ...] = ()
 
     def record(self, duration_ms: float, now_s: float) -> None:
         """Count an event that ends now, by any clock that only goes forward."""
@@ -46,9 +46,9 @@ class Timing:
         self._last_s = now_s
         windows = self._windows
         if not windows or now_s - windows[-1].since_s >= WINDOW_S:
-            windows = (*windows[-1:], Window(now_s))
+            windows = (*windows[-1:], TimeWindow(now_s))
         last = windows[-1]
-        filled = Window(last.since_s, last.count + 1, last.sum_ms + duration_ms, max(last.max_ms, duration_ms))
+        filled = TimeWindow(last.since_s, last.count + 1, last.sum_ms + duration_ms, max(last.max_ms, duration_ms))
         self._windows = (*windows[:-1], filled)
 
     def ago_s(self, now_s: float) -> float | None:
@@ -64,5 +64,5 @@ class Timing:
         """Longest duration in the last 30 to 60 seconds; None if nothing happened in them."""
         return max((w.max_ms for w in self._recent(now_s)), default=None)
 
-    def _recent(self, now_s: float) -> list[Window]:
+    def _recent(self, now_s: float) -> list[TimeWindow]:
         return [window for window in self._windows if now_s - window.since_s < 2 * WINDOW_S]

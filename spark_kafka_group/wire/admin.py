@@ -31,7 +31,7 @@ RECORDS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
-class Node:
+class BrokerNode:
     """A broker."""
 
     id: int
@@ -80,11 +80,11 @@ class GroupAdmin:
 
     # Groups
 
-    def coordinator(self, group: str) -> Node:
+    def coordinator(self, group: str) -> BrokerNode:
         """The broker that coordinates a group, as the cluster tells."""
         request = FindCoordinatorRequest(key=group, key_type=0, max_version=3)
         found = self._asked(f"looking up the coordinator of group {group}", lambda: self.send(request))
-        return Node(found.node_id, found.host, found.port)
+        return BrokerNode(found.node_id, found.host, found.port)
 
     def groups(self) -> dict[str, str]:
         """Names of all groups of the cluster, and the kind of each, as :class:`DescribedGroup` has it."""
@@ -170,7 +170,7 @@ class GroupAdmin:
 
     # Logs
 
-    def leaders(self, topics: Collection[str]) -> dict[TopicPartition, Node | None]:
+    def leaders(self, topics: Collection[str]) -> dict[TopicPartition, BrokerNode | None]:
         """Partitions of the `topics` that exist, and the leader of each; None for a partition without a leader."""
         cluster = self._manager.cluster
         cluster.set_topics(topics)
@@ -178,11 +178,11 @@ class GroupAdmin:
             f"looking up partitions of {', '.join(sorted(topics))}",
             lambda left_ms: run_within(self._manager, left_ms, cluster.refresh_metadata),
         )
-        found: dict[TopicPartition, Node | None] = {}
+        found: dict[TopicPartition, BrokerNode | None] = {}
         for topic in topics:
             for partition in sorted(cluster.partitions_for_topic(topic) or ()):
                 leader = cluster.broker_metadata(cluster.leader_for_partition(KafkaTopicPartition(topic, partition)))
-                node = None if leader is None else Node(leader.node_id, leader.host, leader.port)
+                node = None if leader is None else BrokerNode(leader.node_id, leader.host, leader.port)
                 found[TopicPartition(topic, partition)] = node
         return found
 

@@ -14,7 +14,7 @@ from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.values.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
-from spark_kafka_group.wire.admin import GroupAdmin, Node
+from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin
 from spark_kafka_group.wire.client.connect import run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.lacking import version_of
@@ -24,7 +24,7 @@ from spark_kafka_group.wire.reactions import Facts, Request, name_of
 log = logging.getLogger(__name__)
 
 
-Leaders = dict[TopicPartition, Node | None]
+Leaders = dict[TopicPartition, BrokerNode | None]
 
 DELETED_AFTER_S = 5.0
 """A topic that is missing for this long is deleted: a broker that has just started may not know it yet."""
@@ -129,7 +129,7 @@ class TopicAdmin(GroupAdmin):
             after = {tp: end for tp, end in after.items() if end - _time(found, tp) > 1}
         return found
 
-    def bytes_of(self, leaders: Mapping[TopicPartition, Node | None]) -> dict[TopicPartition, int] | None:
+    def bytes_of(self, leaders: Mapping[TopicPartition, BrokerNode | None]) -> dict[TopicPartition, int] | None:
         """Bytes on the disk of each partition's leader; None where the user may not look (Describe on the cluster), or
         brokers do not tell."""
         if version_of(self._manager, DescribeLogDirsRequest) < 0:

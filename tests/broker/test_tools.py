@@ -19,7 +19,7 @@ from support import Record, commit_for, committed, name, numbered, produce, topi
 from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import CommitError
-from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GroupGeneration, coordinator_partition
+from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GenerationEntry, coordinator_partition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.tools import describe, group_records, reset
@@ -309,7 +309,7 @@ def test_describe_has_kafkas_numbers_for_a_group_with_a_query(kafka, group, driv
         (end["@group"]["reader"], end["@group"]["generation"])
     }
     newest = [w.entry for w in group_records.read(admin, group, group_records.locate(admin, group))]
-    assert report.generation == [e.generation for e in newest if isinstance(e, GroupGeneration)][-1]
+    assert report.generation == [e.generation for e in newest if isinstance(e, GenerationEntry)][-1]
     assert report.generation == driver._session.member.generation.id
     assert (report.state, report.strategy, report.problem) == ("Stable", "range", None)
     assert report.coordinator == admin.coordinator(group)

@@ -34,7 +34,7 @@ def generations(kafka: KafkaCluster, group: str, topic: str) -> list[dict[str, A
     newer: dict[str, NewerGroupMember] = {}
     for time_ms, entry in entries(kafka, group):
         match entry:
-            case decoding.GroupGeneration() if entry.group == group:
+            case decoding.GenerationEntry() if entry.group == group:
                 members = [_member(m, _numbers(m.assignment)) for m in entry.members]
                 found.append(_generation(entry.generation, entry.protocol, time_ms, members))
             case NewerGroupMember() if entry.group == group:
@@ -50,7 +50,7 @@ def _generation(number: int, protocol: str | None, time_ms: int, members: list[d
     return {"generation": number, "protocol": protocol, "time_ms": time_ms, "members": members}
 
 
-def _member(member: decoding.Member | NewerGroupMember, numbers: dict[str, list[int]]) -> dict[str, Any]:
+def _member(member: decoding.StoredMember | NewerGroupMember, numbers: dict[str, list[int]]) -> dict[str, Any]:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,

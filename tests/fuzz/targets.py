@@ -185,7 +185,7 @@ def _offsets_topic(data: bytes) -> None:
     decoding.decode(key, None)
     subscription_of = may_raise(consumer_protocol.subscription_of, ValueError)
     assignment_of = may_raise(consumer_protocol.assignment_of, ValueError)
-    for member in entry.members if isinstance(entry, decoding.GroupGeneration) else ():
+    for member in entry.members if isinstance(entry, decoding.GenerationEntry) else ():
         subscription_of(member.subscription)
         assignment_of(member.assignment)
     subscription_of(value)

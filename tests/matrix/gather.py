@@ -186,12 +186,12 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
     found = []
     for time_ms, entry in stored.entries(kafka, group):
         match entry:
-            case decoding.OffsetCommitted() if entry.group == group:
+            case decoding.CommitEntry() if entry.group == group:
                 note = parsed(entry.metadata) if entry.metadata.startswith("{") else None
                 found.append(Stored(entry.commit_timestamp_ms, tp=tuple(entry.tp), offset=entry.offset, note=note))
             case decoding.OffsetRemoved() if entry.group == group:
                 found.append(Stored(time_ms, tp=tuple(entry.tp)))
-            case decoding.GroupGeneration() if entry.group == group:
+            case decoding.GenerationEntry() if entry.group == group:
                 members = {
                     member.member_id: tuple(map(tuple, consumer_protocol.assignment_of(member.assignment)))
                     for member in entry.members

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.log_samples import sample_of
-from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
+from spark_kafka_group.driver.byte_shares import SizedRange, SizeSample, places, share_bytes
 from spark_kafka_group.driver.planner import BYTES_PER_TASK, pack
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
@@ -28,7 +28,7 @@ def test_a_limit_is_shared_in_proportion_to_bytes():
 
 
 def test_the_nearest_sample_gives_the_bytes_of_an_offset():
-    r = sized(0, 100, Sample(10, 20, 1000), Sample(80, 90, 100))  # 100 B up to offset 50, then 10 B
+    r = sized(0, 100, SizeSample(10, 20, 1000), SizeSample(80, 90, 100))  # 100 B up to offset 50, then 10 B
     assert r.bytes == 40 * 100 + 60 * 10
     assert r.bytes_until(52) == 40 * 100 + 2 * 10
     assert r.cut(4005) == OffsetRange(TopicPartition("t", 0), 10, 50)
@@ -62,7 +62,7 @@ def test_a_record_above_the_limit_is_read_alone():
 
 
 def sample(first, count, size):
-    return Sample(first, first + count, size)
+    return SizeSample(first, first + count, size)
 
 
 one_sample = st.builds(sample, st.integers(0, 400), st.integers(1, 200), st.integers(1, 10**6))
@@ -95,8 +95,8 @@ def test_a_cut_is_the_most_that_the_limit_allows(size, found, rate, limit):
 
 def test_each_part_of_a_range_is_sampled_once():
     assert places(0, 80, [], 4) == [0, 30, 50, 70]
-    assert places(0, 80, [Sample(15, 25, 1)], 4) == [50, 70]
-    assert places(0, 80, [Sample(0, 80, 1)], 4) == []
+    assert places(0, 80, [SizeSample(15, 25, 1)], 4) == [50, 70]
+    assert places(0, 80, [SizeSample(0, 80, 1)], 4) == []
     assert places(7, 9, [], 4) == [7, 8]
 
 
@@ -108,9 +108,9 @@ def record_batch(base, count, size, magic=2):
 
 def test_a_sample_has_all_record_batches_also_one_that_is_cut_off():
     records = record_batch(90, 20, 500) + record_batch(110, 10, 300) + record_batch(200, 1, 10_000)
-    assert sample_of(memoryview(records[: 500 + 300 + 61]), 100) == Sample(90, 201, 10_800)
-    assert sample_of(memoryview(records[: 500 + 300 + 20]), 100) == Sample(90, 120, 800)
-    assert sample_of(memoryview(records), 50) == Sample(50, 201, 10_800)  # a gap, as compaction leaves them
+    assert sample_of(memoryview(records[: 500 + 300 + 61]), 100) == SizeSample(90, 201, 10_800)
+    assert sample_of(memoryview(records[: 500 + 300 + 20]), 100) == SizeSample(90, 120, 800)
+    assert sample_of(memoryview(records), 50) == SizeSample(50, 201, 10_800)  # a gap, as compaction leaves them
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_bytes_that_are_no_record_batch_are_no_sample(records):
 
 def test_record_batches_of_old_formats_are_sampled():
     records = record_batch(100, 1, 60, magic=1) + record_batch(101, 1, 40, magic=0)
-    assert sample_of(memoryview(records), 100) == Sample(100, 102, 100)
+    assert sample_of(memoryview(records), 100) == SizeSample(100, 102, 100)
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**63 - 1))

@@ -19,7 +19,7 @@ from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _groups_in, _
 from spark_kafka_group.tools.stopped_writes import planned_writes
 from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.transactions.last_batch import LastBatch
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.files import READERS_FOLDER
 
 PROGRAM = """
@@ -291,7 +291,7 @@ def test_what_spark_says_of_the_sink_is_what_to_do():
 
 def test_a_write_that_was_planned_and_not_ended_is_told_in_the_last_line(tmp_path):
     client = Options.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}).client
-    planned = LastBatch(Producer(1, 2), 900_000, True, None, 17, ended=False)
+    planned = LastBatch(ProducerIdAndEpoch(1, 2), 900_000, True, None, 17, ended=False)
     for prefix, ended in (("open", False), ("ended", True)):
         options = TransactionOptions(client, Transacting(prefix))
         last_batch.leave(options, tmp_path, dataclasses.replace(planned, ended=ended))

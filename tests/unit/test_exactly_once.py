@@ -16,13 +16,13 @@ from spark_kafka_group.transactions import checkpoint_log, last_batch, resolutio
 from spark_kafka_group.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.transactions.finishing import leftovers
 from spark_kafka_group.transactions.last_batch import LastBatch
-from spark_kafka_group.transactions.mending import Choice, Seen, steps
+from spark_kafka_group.transactions.mending import Choice, SeenTransactions, steps
 from spark_kafka_group.transactions.planning import digest
 from spark_kafka_group.transactions.resolution import Kind, resolved, why_not_decided
 from spark_kafka_group.values.exactly_once import (
     BatchId,
     Decision,
-    Producer,
+    ProducerIdAndEpoch,
     SourceBatch,
     State,
     TaskTransactionWritten,
@@ -40,16 +40,16 @@ OF_3 = BatchId("q", 3)
 
 def written(number, epoch=0):
     tp = TopicPartition("out", number)
-    return TaskTransactionWritten(f"w-{number}-0-0", Producer(100 + number, epoch), {tp: 7})
+    return TaskTransactionWritten(f"w-{number}-0-0", ProducerIdAndEpoch(100 + number, epoch), {tp: 7})
 
 
 def described(number, state="Ongoing", epoch=0, started_ms=0, timeout_ms=900_000):
     tps = (TopicPartition("out", number),)
-    return Described(f"w-{number}-0-0", state, Producer(100 + number, epoch), timeout_ms, started_ms, tps)
+    return Described(f"w-{number}-0-0", state, ProducerIdAndEpoch(100 + number, epoch), timeout_ms, started_ms, tps)
 
 
 def plan(last=None, doubt=None):
-    return PlannedTransactions("w", Producer(1, 2), 900_000, last, 0, doubt, True, "write-1")
+    return PlannedTransactions("w", ProducerIdAndEpoch(1, 2), 900_000, last, 0, doubt, True, "write-1")
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,14 @@ def test_ids_of_the_last_decision_are_left_alone():
 
 def test_leftovers_are_all_but_what_the_decision_names():
     found = {one.transactional_id: one for one in (described(0), described(1, epoch=5), described(2))}
-    assert leftovers(found, [written(0), written(1)]) == {"w-1-0-0": Producer(101, 5), "w-2-0-0": Producer(102, 0)}
+    assert leftovers(found, [written(0), written(1)]) == {
+        "w-1-0-0": ProducerIdAndEpoch(101, 5),
+        "w-2-0-0": ProducerIdAndEpoch(102, 0),
+    }
 
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b-1"]), st.integers(0, 99))
-PRODUCERS = st.builds(Producer, st.integers(0, 2**63 - 1), st.integers(0, 2**15))
+PRODUCERS = st.builds(ProducerIdAndEpoch, st.integers(0, 2**63 - 1), st.integers(0, 2**15))
 TRANSACTIONS = st.builds(
     TaskTransactionWritten, st.text(max_size=9), PRODUCERS, st.dictionaries(PARTITIONS, st.integers(-1, 2**62))
 )
@@ -292,7 +295,7 @@ def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_cluster_and
         given = {"kafka.bootstrap.servers": servers, "subscribe": "t"}
         return TransactionOptions(Options.parse(given).client, Transacting(prefix, timeout_ms))
 
-    planned = LastBatch(Producer(1, 2), 900_000, True, decided(), 17, ended=False)
+    planned = LastBatch(ProducerIdAndEpoch(1, 2), 900_000, True, decided(), 17, ended=False)
     last_batch.leave(options(), tmp_path, planned)
     assert last_batch.take_ended(options(), tmp_path) is None
     assert last_batch.planned_last(options(), tmp_path) == planned
@@ -331,7 +334,9 @@ AGAIN = "have batch 3 of query q be written again at the next start"
 )
 def test_the_tool_says_what_it_does(ends, choice, expected):
     every = [written(number) for number in range(len(ends))]
-    seen = Seen("w", decided(transactions=every), {o.transactional_id: e for o, e in zip(every, ends, strict=True)}, ())
+    seen = SeenTransactions(
+        "w", decided(transactions=every), {o.transactional_id: e for o, e in zip(every, ends, strict=True)}, ()
+    )
     said = steps(seen, choice)
     assert len(said) == len(expected)
     assert all(step.startswith(start) for step, start in zip(said, expected, strict=True))

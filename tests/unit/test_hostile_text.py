@@ -22,12 +22,12 @@ from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.text.json_text import parsed
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.tools import describe, event_logs
-from spark_kafka_group.tools.group_records import Written, as_json, as_line
+from spark_kafka_group.tools.group_records import WrittenRecord, as_json, as_line
 from spark_kafka_group.values import user_classes
 from spark_kafka_group.values.commit_metadata import writer_of
 from spark_kafka_group.values.files import READERS_FOLDER
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.wire.admin import LogRecord, Node
+from spark_kafka_group.wire.admin import BrokerNode, LogRecord
 
 DEEP = "[" * 100_000
 NESTED = "[" * 900 + "]" * 900
@@ -385,9 +385,9 @@ def test_verify_shows_names_in_events_escaped_and_its_json_has_them_as_they_are(
 
 
 def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are():
-    member = decoding.Member(EVIL, EVIL, EVIL, EVIL, 1, 1, b"", b"")
+    member = decoding.StoredMember(EVIL, EVIL, EVIL, EVIL, 1, 1, b"", b"")
     entries = [
-        decoding.GroupGeneration(EVIL, EVIL, 1, EVIL, EVIL, None, (member,)),
+        decoding.GenerationEntry(EVIL, EVIL, 1, EVIL, EVIL, None, (member,)),
         decoding.OffsetRemoved(EVIL, TopicPartition(EVIL, 0)),
         decoding.Undecodable(EVIL, EVIL),
         newer.NewerGroupMember(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, (EVIL,), EVIL, 1, EVIL, 1, (EVIL,)),
@@ -398,7 +398,7 @@ def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are(
         newer.NewerRecordRemoved(EVIL, 5, EVIL),
     ]
     for entry in entries:
-        written = Written(LogRecord(1, 2, b"", b""), entry)
+        written = WrittenRecord(LogRecord(1, 2, b"", b""), entry)
         line = as_line(written, {"id": EVIL})
         assert SHOWN in line
         assert line.isprintable()
@@ -408,7 +408,7 @@ def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are(
 def test_describe_shows_names_escaped_and_its_json_has_them_as_they_are():
     member = describe.MemberRow(EVIL, EVIL, EVIL, EVIL, (TopicPartition(EVIL, 0),))
     row = describe.PartitionRow(TopicPartition(EVIL, 0), 1, 2, 1, 0.5, None, member, None)
-    report = describe.GroupReport(EVIL, EVIL, Node(1, EVIL, 2), 1, EVIL, (member,), (row,))
+    report = describe.GroupReport(EVIL, EVIL, BrokerNode(1, EVIL, 2), 1, EVIL, (member,), (row,))
     shown = describe.as_text(report)
     assert all(line.isprintable() for line in shown.split("\n"))
     assert shown.count(SHOWN) == 11

@@ -16,11 +16,11 @@ from spark_kafka_group.offsets_topic.consumer_group_records import (
     TargetAssignment,
     TargetEpoch,
 )
-from spark_kafka_group.offsets_topic.consumer_protocol import Subscription, assignment_of, subscription_of
+from spark_kafka_group.offsets_topic.consumer_protocol import MemberSubscription, assignment_of, subscription_of
 from spark_kafka_group.offsets_topic.decoding import (
-    GroupGeneration,
+    CommitEntry,
+    GenerationEntry,
     GroupRemoved,
-    OffsetCommitted,
     OffsetRemoved,
     OtherRecord,
     Undecodable,
@@ -168,7 +168,7 @@ def test_a_group_is_in_the_partition_that_kafka_puts_it_in(group, of_50, of_10):
 @pytest.mark.parametrize("version", OFFSET_VALUES)
 @pytest.mark.parametrize("key", [LEGACY_KEY, OFFSET_KEY], ids=["key 0", "key 1"])
 def test_a_commit_of_every_version_is_read(key, version):
-    assert decode(key, bytes.fromhex(OFFSET_VALUES[version])) == OffsetCommitted(
+    assert decode(key, bytes.fromhex(OFFSET_VALUES[version])) == CommitEntry(
         group="billing",
         tp=ORDERS_3,
         offset=180,
@@ -182,7 +182,7 @@ def test_a_commit_of_every_version_is_read(key, version):
 @pytest.mark.parametrize("version", GROUP_VALUES)
 def test_a_generation_of_every_version_is_read(version):
     generation = decode(GROUP_KEY, bytes.fromhex(GROUP_VALUES[version]))
-    assert isinstance(generation, GroupGeneration)
+    assert isinstance(generation, GenerationEntry)
     assert (generation.group, generation.protocol_type, generation.generation) == ("billing", "consumer", 7)
     assert (generation.protocol, generation.leader) == ("range", "m-1")
     assert generation.state_timestamp_ms == (1700000000456 if version >= 2 else None)
@@ -191,7 +191,7 @@ def test_a_generation_of_every_version_is_read(version):
     assert (first.instance_id, second.instance_id) == ("inst" if version >= 3 else None, None)
     assert first.rebalance_timeout_ms == (300000 if version >= 1 else None)
     assert (first.session_timeout_ms, second.session_timeout_ms) == (45000, 10000)
-    assert subscription_of(first.subscription) == Subscription(
+    assert subscription_of(first.subscription) == MemberSubscription(
         version=min(version, 3),
         topics=("orders", "returns"),
         owned=(ORDERS_0, ORDERS_3) if version >= 1 else (),
@@ -206,7 +206,7 @@ def test_a_generation_of_every_version_is_read(version):
 @pytest.mark.parametrize("version", WITHOUT_MEMBERS)
 def test_a_generation_that_everybody_left_has_neither_protocol_nor_leader(version):
     generation = decode(GROUP_KEY, bytes.fromhex(WITHOUT_MEMBERS[version]))
-    assert isinstance(generation, GroupGeneration)
+    assert isinstance(generation, GenerationEntry)
     assert (generation.generation, generation.protocol, generation.leader, generation.members) == (8, None, None, ())
 
 
@@ -305,7 +305,7 @@ def test_no_change_of_a_record_breaks_the_decoder(record, version, changes, size
     for position, byte in changes:
         value[position % len(value)] = byte
     entry = decode(key, bytes(value[:size]))
-    for member in entry.members if isinstance(entry, GroupGeneration) else ():
+    for member in entry.members if isinstance(entry, GenerationEntry) else ():
         for read in (subscription_of, assignment_of):
             with contextlib.suppress(ValueError):
                 read(member.subscription + member.assignment)

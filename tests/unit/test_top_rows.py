@@ -15,7 +15,7 @@ from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.text.text_table import duration
 from spark_kafka_group.tools.describe import PartitionRow
 from spark_kafka_group.tools.top.layout import brief, of_groups, of_partitions
-from spark_kafka_group.tools.top.rates import OVER_S, Look, Observer, Seen, Speed, group_rows, kept
+from spark_kafka_group.tools.top.rates import OVER_S, GroupLook, Observer, SeenGroups, Speed, group_rows, kept
 from spark_kafka_group.tools.top.terminal import Screen, Terminal
 from spark_kafka_group.values.commit_metadata import commit_note
 from spark_kafka_group.values.offsets import TopicPartition
@@ -27,17 +27,17 @@ ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 def look(at_s, committed, ends, group="billing"):
     offsets = {tp: Committed(offset, commit_note("r", 1, 2)) for tp, offset in committed.items()}
-    return Look(at_s, {group: GroupOffsets("Stable", 1, offsets)}, ends)
+    return GroupLook(at_s, {group: GroupOffsets("Stable", 1, offsets)}, ends)
 
 
 def many(count, name="group-{}"):
     groups = {name.format(n): GroupOffsets("Stable", 2, {ONE: Committed(n, "")}) for n in range(count)}
-    return Look(0.0, groups, {ONE: 123_456_789})
+    return GroupLook(0.0, groups, {ONE: 123_456_789})
 
 
 def drawn(looks, size, screen=None):
     screen = screen or Screen("localhost:9092", 2.0, "lag")
-    return screen.lines(Seen(looks, 0.0), of_groups(looks, screen.sort), 0.0, size)[0]
+    return screen.lines(SeenGroups(looks, 0.0), of_groups(looks, screen.sort), 0.0, size)[0]
 
 
 def test_rates_are_records_between_two_looks_in_a_second():
@@ -100,7 +100,7 @@ def test_rows_move_and_their_order_changes_by_keys():
 def test_names_of_strangers_steer_no_terminal():
     hostile = "\x1b[2J\nx\u202e{}"
     assert all(line.isprintable() for line in drawn((many(3, hostile),), (80, 24)))
-    problem = Seen((many(3, hostile),), 0.0, "gone: \x1b[2J")
+    problem = SeenGroups((many(3, hostile),), 0.0, "gone: \x1b[2J")
     lines, _ = Screen("\x1b", 2.0, "lag").lines(problem, of_groups(problem.looks, "lag"), 0.0, (80, 24))
     assert lines[2] == r"as of 00:00:00Z: gone: \x1b[2J"
     assert all(line.isprintable() for line in lines)
@@ -108,7 +108,7 @@ def test_names_of_strangers_steer_no_terminal():
 
 def test_a_view_without_new_numbers_says_since_when():
     looks = (many(1),)
-    lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0), of_groups(looks, "lag"), 70.0, (80, 24))
+    lines, _ = Screen("s", 2.0, "lag").lines(SeenGroups(looks, 60.0), of_groups(looks, "lag"), 70.0, (80, 24))
     assert lines[2] == "as of 00:01:00Z: no broker has answered for 10 s"
 
 
@@ -163,11 +163,11 @@ def of_a_group(offsets, name="billing"):
     )  # fmt: skip
     committed = {row.tp: Committed(row.current_offset, "") for row in rows if row.current_offset is not None}
     ends = {row.tp: row.log_end_offset for row in rows if row.log_end_offset is not None}
-    return (Look(0.0, {name: GroupOffsets("Stable", 1, committed)}, ends, rows),)
+    return (GroupLook(0.0, {name: GroupOffsets("Stable", 1, committed)}, ends, rows),)
 
 
 def first_line(looks, tabled, width, servers="localhost:9092"):
-    lines, _ = Screen(servers, 2.0, "lag").lines(Seen(looks, 0.0), tabled(looks, "lag"), 0.0, (width, 24))
+    lines, _ = Screen(servers, 2.0, "lag").lines(SeenGroups(looks, 0.0), tabled(looks, "lag"), 0.0, (width, 24))
     return lines[0]
 
 
@@ -234,9 +234,9 @@ def test_a_lag_of_all_groups_that_is_not_known_is_not_0(offsets, said):
 
 def test_a_view_says_which_facts_are_missing():
     looks = (many(1), replace(many(1), problem="groups are missing"))
-    lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0), of_groups(looks, "lag"), 60.0, (80, 24))
+    lines, _ = Screen("s", 2.0, "lag").lines(SeenGroups(looks, 60.0), of_groups(looks, "lag"), 60.0, (80, 24))
     assert lines[2] == "groups are missing"
-    lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0, "gone"), of_groups(looks, "lag"), 60.0, (80, 24))
+    lines, _ = Screen("s", 2.0, "lag").lines(SeenGroups(looks, 60.0, "gone"), of_groups(looks, "lag"), 60.0, (80, 24))
     assert lines[2] == "as of 00:01:00Z: gone"
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
-PRODUCER = Producer(1, 0)
+PRODUCER = ProducerIdAndEpoch(1, 0)
 FOR_A_WHILE = ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "UNKNOWN"]
 
 

@@ -8,10 +8,10 @@ from kafka.protocol.metadata import FindCoordinatorResponse
 from scripted import ScriptedBroker
 
 from spark_kafka_group import BrokerError
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
-EXPECTED = Producer(5, 7)
+EXPECTED = ProducerIdAndEpoch(5, 7)
 STATE = {
     "error_code": 0, "transaction_state": "Empty", "transaction_timeout_ms": 1, "transaction_start_time_ms": -1,
     "producer_id": 5, "producer_epoch": 7, "topics": [],
@@ -66,7 +66,7 @@ def client(broker):
     ],
 )
 def test_an_id_is_not_taken_where_its_coordinator_does_not_answer_the_question(broker, client, odd, says):
-    assert client.take("b", 60_000, EXPECTED) == Producer(5, 8)
+    assert client.take("b", 60_000, EXPECTED) == ProducerIdAndEpoch(5, 8)
     broker.odd = odd
     with pytest.raises(BrokerError, match=says):
         client.take("a", 60_000, EXPECTED)

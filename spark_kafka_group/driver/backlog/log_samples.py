@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from struct import Struct
 
-from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
+from spark_kafka_group.driver.byte_shares import SizedRange, SizeSample, places, share_bytes
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
@@ -55,7 +55,7 @@ class LogSamples:
             options.fetching, min_bytes=1, max_wait_ms=0, max_bytes=MOST * WINDOW, partition_max_bytes=WINDOW
         )
         self._brokers = Brokers(replace(options, fetching=fetching), "driver")
-        self._samples: dict[TopicPartition, list[Sample]] = {}
+        self._samples: dict[TopicPartition, list[SizeSample]] = {}
         self._rates: dict[TopicPartition, float] = {}  # of the samples taken last
         self._refresh = False
         self._spent = 0  # bytes of the samples for one micro-batch
@@ -171,7 +171,7 @@ class LogSamples:
                 too_large.append(answer.tp)
         return too_large if len(positions) > 1 else []
 
-    def _add(self, tp: TopicPartition, sample: Sample) -> None:
+    def _add(self, tp: TopicPartition, sample: SizeSample) -> None:
         self._rates[tp] = sample.rate
         samples = self._samples[tp]
         if sample not in samples:
@@ -179,7 +179,7 @@ class LogSamples:
         del samples[KEPT:]
 
 
-def sample_of(records: memoryview, position: int) -> Sample | None:
+def sample_of(records: memoryview, position: int) -> SizeSample | None:
     """Offsets and bytes of record batches, by their headers, as far as these are possible; None if there is none.
 
     Parameters
@@ -200,4 +200,4 @@ def sample_of(records: memoryview, position: int) -> Sample | None:
         following = last + 1
         size += _LENGTH_END + length
         at += _LENGTH_END + length
-    return Sample(first, following, size) if size else None
+    return SizeSample(first, following, size) if size else None

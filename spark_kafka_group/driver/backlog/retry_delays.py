@@ -34,7 +34,7 @@ def now_ms() -> int:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _KnownTimes:
     """All records before `offset` are due; the one at `offset` is due at `due_ms`, where that is known."""
 
     offset: int
@@ -64,7 +64,7 @@ class RetryDelays:
         self._delays_ms = delays_ms
         self._look_up = look_up
         self._clock_ms = clock_ms
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, _KnownTimes] = {}
         self._delay_of: dict[str, int] = {}  # as partitions are many and triggers frequent
 
     def due(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
@@ -110,10 +110,10 @@ class RetryDelays:
             delay_ms = self._delay_of[tp.topic] = delay_of(tp.topic, self._delays_ms) or 0
         return delay_ms
 
-    def _first_undue(self, tp: TopicPartition, end: int, record: OffsetAndTimestamp | None) -> _Known:
+    def _first_undue(self, tp: TopicPartition, end: int, record: OffsetAndTimestamp | None) -> _KnownTimes:
         if record is None or record.offset >= end:
-            return _Known(end)
-        return _Known(record.offset, record.timestamp_ms + self._delay_ms(tp))
+            return _KnownTimes(end)
+        return _KnownTimes(record.offset, record.timestamp_ms + self._delay_ms(tp))
 
     def _cut(self, r: OffsetRange) -> OffsetRange:
         if r.size <= 0 or not self._delay_ms(r.tp):

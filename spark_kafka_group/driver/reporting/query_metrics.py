@@ -103,7 +103,7 @@ MOST_SEEN = 64
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenOffsets:
     """A log's end, and when it was seen first and last, in milliseconds."""
 
     end: int
@@ -120,7 +120,7 @@ class BacklogAges:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[TopicPartition, list[Seen]] = {}
+        self._seen: dict[TopicPartition, list[SeenOffsets]] = {}
 
     def observe(self, ends: Mapping[TopicPartition, int], now_ms: float) -> None:
         """Take note of the ends of all partitions that matter; others are forgotten."""
@@ -144,11 +144,11 @@ class BacklogAges:
         return below.last_ms + part * (seen[above].first_ms - below.last_ms)
 
 
-def _with(seen: list[Seen], end: int, now_ms: float) -> list[Seen]:
+def _with(seen: list[SeenOffsets], end: int, now_ms: float) -> list[SeenOffsets]:
     if not seen or end < seen[-1].end:  # the topic was recreated, or the log was truncated
-        return [Seen(end, now_ms, now_ms)]
+        return [SeenOffsets(end, now_ms, now_ms)]
     if end == seen[-1].end:
-        return [*seen[:-1], Seen(end, seen[-1].first_ms, now_ms)]
+        return [*seen[:-1], SeenOffsets(end, seen[-1].first_ms, now_ms)]
     if len(seen) >= MOST_SEEN:
         seen = [seen[0], *seen[1:-1:2], seen[-1]]
-    return [*seen, Seen(end, now_ms, now_ms)]
+    return [*seen, SeenOffsets(end, now_ms, now_ms)]

@@ -287,7 +287,7 @@ class RecordBatchBuilder:
         self.position = 0
         self._reached = 0
         self._following = -1
-        self._rest: _Batch | legacy.Messages | None = None
+        self._rest: _Batch | legacy.LegacyMessages | None = None
         self._usable = True
         self._clear()
 
@@ -383,7 +383,7 @@ class RecordBatchBuilder:
     ) -> None:
         """Add rows of a record batch; if the builder is full before its end, `_rest` says where to go on."""
         rest, self._rest = self._rest, None
-        if isinstance(rest, legacy.Messages):
+        if isinstance(rest, legacy.LegacyMessages):
             self._rest = None if rest.append_to(self) else rest
         elif frame.magic == 2:
             batch = rest or self._begun(frame, data, start, end, aborted)

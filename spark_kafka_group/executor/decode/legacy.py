@@ -47,7 +47,7 @@ Row = tuple[int, _Message, bool]
 """Offset, message, and whether it is the last of its entry."""
 
 
-class Messages:
+class LegacyMessages:
     """The messages of one entry that are not taken yet. It holds no bytes of the response."""
 
     def __init__(
@@ -90,7 +90,7 @@ def append_message(
     reached: int,
     start: int,
     end: int,
-) -> Messages | None:
+) -> LegacyMessages | None:
     """Add the rows of one message, which may wrap others, with ``start <= offset < end``.
 
     Parameters
@@ -115,7 +115,7 @@ def append_message(
         inside = _unwrap(message, offset, builder) if message.codec else iter([(offset, message, True)])
     except MalformedError as problem:
         raise problems.corrupt(topic, partition, first_unread, str(problem)) from problem.__cause__
-    messages = Messages(topic, partition, inside, first_unread, start, end)
+    messages = LegacyMessages(topic, partition, inside, first_unread, start, end)
     return None if messages.append_to(builder) else messages
 
 

@@ -46,7 +46,7 @@ _BASE_TIMESTAMP = 7  # of the header's fields
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class _SplitRecord:
     timestamp_delta: int
     rest: memoryview
     """The key and all after it."""
@@ -66,18 +66,18 @@ def split(batch: EncodedBatch) -> list[EncodedBatch]:
     return [_batch_of(half, base_timestamp, batch.compression) for half in (records[:middle], records[middle:])]
 
 
-def _records(data: memoryview, count: int) -> Iterator[_Record]:
+def _records(data: memoryview, count: int) -> Iterator[_SplitRecord]:
     position = 0
     for _ in range(count):
         length, position = _varint(data, position)
         end = position + length
         timestamp_delta, position = _varint(data, position + 1)  # after the attributes
         _, position = _varint(data, position)  # offset delta
-        yield _Record(timestamp_delta, data[position:end])
+        yield _SplitRecord(timestamp_delta, data[position:end])
         position = end
 
 
-def _middle(records: list[_Record]) -> int:
+def _middle(records: list[_SplitRecord]) -> int:
     """How many records the first half has: at least one, and not all."""
     half = sum(len(record.rest) for record in records) // 2
     size = len(records[0].rest)
@@ -88,7 +88,7 @@ def _middle(records: list[_Record]) -> int:
     return len(records) - 1
 
 
-def _batch_of(records: list[_Record], base_timestamp: int, compression: Compression) -> EncodedBatch:
+def _batch_of(records: list[_SplitRecord], base_timestamp: int, compression: Compression) -> EncodedBatch:
     first = records[0].timestamp_delta
     data = bytearray(HEADER_SIZE)
     for place, record in enumerate(records):

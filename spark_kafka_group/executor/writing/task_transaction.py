@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from spark_kafka_group.errors import BrokerError, ProducerFencedError
 from spark_kafka_group.executor.writing.sending.stamping import Transaction
 from spark_kafka_group.executor.writing.write import written
-from spark_kafka_group.values.exactly_once import BatchId, Producer, TaskTransactionWritten
+from spark_kafka_group.values.exactly_once import BatchId, ProducerIdAndEpoch, TaskTransactionWritten
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, RowsWritten, TaskWrite
 from spark_kafka_group.values.transactional_ids import TaskId
@@ -49,11 +49,11 @@ class TaskTransaction:
         self._planned = planned
         self._slot = slot
         self._attempt = attempt
-        self._producer: Producer | None = None
+        self._producer: ProducerIdAndEpoch | None = None
         self._partitions: set[TopicPartition] = set()
         self.transactional_id = ""
 
-    def begin(self) -> Producer:
+    def begin(self) -> ProducerIdAndEpoch:
         """Take an id, just before the first row is sent; tasks without rows need none.
 
         A task ends here whose driver was replaced, or whose batch was decided without it.
@@ -144,7 +144,7 @@ class TaskTransaction:
     def _id(self, number: int) -> str:
         return TaskId(self._slot, number, self._planned.parity).of(self._planned.prefix)
 
-    def _taken_free(self) -> tuple[str, Producer]:
+    def _taken_free(self) -> tuple[str, ProducerIdAndEpoch]:
         """The first id from this attempt's on that has nothing open, and its producer."""
         number = self._attempt
         with self._client.together():

@@ -140,7 +140,7 @@ class Sends(Protocol):
         """Hand a record batch over; waits while kafka.buffer.memory is taken."""
 
 
-class Topics(Protocol):
+class WrittenTopics(Protocol):
     """What is known of topics."""
 
     def look_up(self, topics: Collection[str]) -> None:
@@ -177,7 +177,7 @@ class OpenBatches:
     """
 
     def __init__(
-        self, options: SinkOptions, columns: SinkColumns, encoder: Encoder, topics: Topics, sends: Sends
+        self, options: SinkOptions, columns: SinkColumns, encoder: Encoder, topics: WrittenTopics, sends: Sends
     ) -> None:
         self._options = options.producing
         self._option_topic = options.writing.topic

@@ -15,8 +15,8 @@ from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, a
 from spark_kafka_group.tools.command_errors import end_at_ctrl_c
 from spark_kafka_group.tools.formatting import instant
 from spark_kafka_group.tools.top import terminal
-from spark_kafka_group.tools.top.layout import SORTS, Table, of_groups, of_partitions
-from spark_kafka_group.tools.top.rates import Look, Observer, Seen, look_again, looking_at
+from spark_kafka_group.tools.top.layout import SORTS, GroupsTable, of_groups, of_partitions
+from spark_kafka_group.tools.top.rates import GroupLook, Observer, SeenGroups, look_again, looking_at
 from spark_kafka_group.tools.top.terminal import Screen
 
 SUMMARY = "watch lag and rates of all groups, or of one by topic-partition"
@@ -73,9 +73,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_tables(
-    args: argparse.Namespace, look: Callable[[], Look], first: Look, tabled: Callable[[tuple[Look, ...], str], Table]
+    args: argparse.Namespace,
+    look: Callable[[], GroupLook],
+    first: GroupLook,
+    tabled: Callable[[tuple[GroupLook, ...], str], GroupsTable],
 ) -> None:
-    seen = Seen((first,), time.time())
+    seen = SeenGroups((first,), time.time())
     while True:
         time.sleep(args.interval)
         seen = look_again(seen, look)
@@ -88,7 +91,7 @@ def _print_tables(
             return
 
 
-def _print(args: argparse.Namespace, seen: Seen, table: Table) -> None:
+def _print(args: argparse.Namespace, seen: SeenGroups, table: GroupsTable) -> None:
     if args.json:
         print(*filter(None, [table.as_json()]), sep="", flush=True)
     else:
@@ -97,7 +100,10 @@ def _print(args: argparse.Namespace, seen: Seen, table: Table) -> None:
 
 
 def _show(
-    args: argparse.Namespace, look: Callable[[], Look], first: Look, tabled: Callable[[tuple[Look, ...], str], Table]
+    args: argparse.Namespace,
+    look: Callable[[], GroupLook],
+    first: GroupLook,
+    tabled: Callable[[tuple[GroupLook, ...], str], GroupsTable],
 ) -> tuple[int, bool]:
     """Draw until the end; returns the exit code, and whether no request waits any more."""
     with terminal.Terminal() as drawn:

@@ -12,7 +12,7 @@ from spark_kafka_group.text.printable import printable
 from spark_kafka_group.text.text_table import GAP, counted, duration, narrowed, shortened, shown, taken
 from spark_kafka_group.tools.describe import behind, lag_not_known
 from spark_kafka_group.tools.formatting import reader_and_batch, table
-from spark_kafka_group.tools.top.rates import GroupRow, Look, Speed, TopicPartitionRow, group_rows, partition_rows
+from spark_kafka_group.tools.top.rates import GroupLook, RateRow, Speed, TopicPartitionRow, group_rows, partition_rows
 from spark_kafka_group.values.commit_metadata import Writer
 
 SORTS = ("lag", "rate", "group")
@@ -26,7 +26,7 @@ PARTITION_HEADERS = ("TOPIC", "PART", "LAG", LAG_S, "COMMIT/S", "NEW/S", "DONE-I
 
 
 @dataclass(frozen=True)
-class Table:
+class GroupsTable:
     """A summary, and rows in order.
 
     Attributes
@@ -83,7 +83,7 @@ class Table:
         """An object a line."""
         return "\n".join(map(json.dumps, self.objects))
 
-    def _with_durations(self, place: int) -> Table:
+    def _with_durations(self, place: int) -> GroupsTable:
         headers = [*self.headers[:place], BEHIND, *self.headers[place + 1 :]]
         cells = tuple((*row[:place], duration(row[place]), *row[place + 1 :]) for row in self.cells)
         return replace(self, headers=headers, cells=cells)
@@ -98,16 +98,16 @@ class Table:
         return min(width, LEAST_OF_NAMES) if any(isinstance(value, str) for value in values) else width
 
 
-def of_groups(looks: tuple[Look, ...], sort: str) -> Table:
+def of_groups(looks: tuple[GroupLook, ...], sort: str) -> GroupsTable:
     """All groups."""
     rows = sorted(group_rows(looks), key=lambda row: _place(sort, row.group, row.lag, row.speed))
     known = [row.lag for row in rows if row.lag is not None]
     lag = f"{sum(known):,} behind" if known else lag_not_known(any(row.partitions for row in rows))
     facts = (counted(len(rows), "group"), counted(sum(row.members for row in rows), "member"), lag)
-    return Table("", facts, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
+    return GroupsTable("", facts, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
 
 
-def of_partitions(looks: tuple[Look, ...], sort: str) -> Table:
+def of_partitions(looks: tuple[GroupLook, ...], sort: str) -> GroupsTable:
     """The partitions of the one group."""
     ((name, group),) = looks[-1].groups.items()
     rows = sorted(partition_rows(looks, name), key=lambda row: _place(sort, row.seen.tp, row.seen.lag, row.speed))
@@ -116,7 +116,9 @@ def of_partitions(looks: tuple[Look, ...], sort: str) -> Table:
     if 0 < unknown < len(rows):
         lag = f"{lag}, {unknown:,} of {len(rows):,} partitions not known"
     facts = (group.state, counted(group.members, "member"), lag)
-    return Table(name, facts, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows)))
+    return GroupsTable(
+        name, facts, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows))
+    )
 
 
 def brief(value: object) -> str:
@@ -135,7 +137,7 @@ def _place(sort: str, name: Any, lag: int | None, speed: Speed) -> tuple[Any, ..
     return (-by if by is not None else 1, name) if sort != "group" else (name,)
 
 
-def _group_cells(row: GroupRow) -> tuple[object, ...]:
+def _group_cells(row: RateRow) -> tuple[object, ...]:
     speed = row.speed
     done = duration(speed.seconds_for(row.lag))
     return (row.group, row.state, row.members, row.lag, _rounded(speed.committed), _rounded(speed.produced), done,
@@ -150,7 +152,7 @@ def _partition_cells(row: TopicPartitionRow) -> tuple[object, ...]:
             seen.note and reader_and_batch(seen.note))  # fmt: skip
 
 
-def _group_object(row: GroupRow) -> dict[str, Any]:
+def _group_object(row: RateRow) -> dict[str, Any]:
     return {"kind": "group", "group": row.group, "state": row.state, "members": row.members,
             "partitions": row.partitions, "lag": row.lag, **_of_speed(row.speed, row.lag),
             **_of_writer(row.writer)}  # fmt: skip

@@ -22,7 +22,7 @@ OVER_S = 30.0
 
 
 @dataclass(frozen=True)
-class Look:
+class GroupLook:
     """Groups and ends of logs at one moment; of a single group also its partitions.
 
     Attributes
@@ -58,7 +58,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class GroupRow:
+class RateRow:
     """A group; the lag is in records, and None where that of no partition is known. A commit beyond the end has none.
 
     The writer is the one of the newest commit that names one.
@@ -81,35 +81,37 @@ class TopicPartitionRow:
     speed: Speed
 
 
-def kept(looks: tuple[Look, ...], newest: Look) -> tuple[Look, ...]:
+def kept(looks: tuple[GroupLook, ...], newest: GroupLook) -> tuple[GroupLook, ...]:
     """Looks for the next rates: those of the last half minute, at least two."""
     all_looks = (*looks, newest)
     recent = tuple(look for look in all_looks if newest.at_s - look.at_s <= OVER_S)
     return recent if len(recent) > 1 else all_looks[-2:]
 
 
-def group_rows(looks: tuple[Look, ...]) -> list[GroupRow]:
+def group_rows(looks: tuple[GroupLook, ...]) -> list[RateRow]:
     """All groups of the newest look."""
     now = looks[-1]
     return [_group_row(looks, name, group, now.ends) for name, group in now.groups.items()]
 
 
-def partition_rows(looks: tuple[Look, ...], group: str) -> list[TopicPartitionRow]:
+def partition_rows(looks: tuple[GroupLook, ...], group: str) -> list[TopicPartitionRow]:
     """The partitions of a group in the newest look."""
     return [TopicPartitionRow(row, _speed(looks, group, (row.tp,))) for row in looks[-1].partitions]
 
 
-def _group_row(looks: tuple[Look, ...], name: str, group: GroupOffsets, ends: Mapping[TopicPartition, int]) -> GroupRow:
+def _group_row(
+    looks: tuple[GroupLook, ...], name: str, group: GroupOffsets, ends: Mapping[TopicPartition, int]
+) -> RateRow:
     lags = [max(0, ends[tp] - committed.offset) for tp, committed in group.committed.items() if tp in ends]
     writers = [writer for c in group.committed.values() if (writer := writer_of(c.metadata)) is not None]
-    return GroupRow(
+    return RateRow(
         name, group.state, group.members, len(group.committed), sum(lags) if lags else None,
         _speed(looks, name, group.committed),
         max(writers, key=lambda w: (w.generation, -1 if w.batch is None else w.batch), default=None),
     )  # fmt: skip
 
 
-def _speed(looks: tuple[Look, ...], name: str, tps: Collection[TopicPartition]) -> Speed:
+def _speed(looks: tuple[GroupLook, ...], name: str, tps: Collection[TopicPartition]) -> Speed:
     now = looks[-1]
     before = next(look for look in looks if name in look.groups or look is now)
     seconds = now.at_s - before.at_s
@@ -127,7 +129,7 @@ def _passed(
     return sum(max(0, now[tp] - before[tp]) for tp in tps if tp in before and tp in now)
 
 
-def looking_at(group: str | None) -> Callable[[GroupAdmin], Look]:
+def looking_at(group: str | None) -> Callable[[GroupAdmin], GroupLook]:
     """A look at all groups, or at one.
 
     Raises
@@ -139,31 +141,31 @@ def looking_at(group: str | None) -> Callable[[GroupAdmin], Look]:
     return all_groups if group is None else lambda admin: one_group(admin, group)
 
 
-def all_groups(admin: GroupAdmin) -> Look:
+def all_groups(admin: GroupAdmin) -> GroupLook:
     """All groups of consumers, with the ends of the logs that they have committed."""
     groups = admin.group_offsets()
     ends = admin.log_ends(sorted({tp for group in groups.values() for tp in group.committed}))
-    return Look(time.monotonic(), groups, ends, problem=groups_not_shown(admin))
+    return GroupLook(time.monotonic(), groups, ends, problem=groups_not_shown(admin))
 
 
-def one_group(admin: GroupAdmin, group: str) -> Look:
+def one_group(admin: GroupAdmin, group: str) -> GroupLook:
     """A group with its partitions."""
     report = look_without_generation(admin, group, time.time)
     rows = report.partitions
     committed = {row.tp: Committed(row.current_offset, "") for row in rows if row.current_offset is not None}
     offsets = GroupOffsets(report.state, len(report.members), committed)
     ends = {row.tp: row.log_end_offset for row in rows if row.log_end_offset is not None}
-    return Look(time.monotonic(), {group: offsets}, ends, rows, report.problem)
+    return GroupLook(time.monotonic(), {group: offsets}, ends, rows, report.problem)
 
 
 CLOSED_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenGroups:
     """The looks that rates are made of, the newest last, its time of day, and why there is no newer one."""
 
-    looks: tuple[Look, ...]
+    looks: tuple[GroupLook, ...]
     at: float
     problem: str | None = None
 
@@ -181,8 +183,10 @@ class Observer:
         Called after each look, in the thread.
     """
 
-    def __init__(self, look: Callable[[], Look], first: Look, interval_s: float, seen: Callable[[], None]) -> None:
-        self.seen = Seen((first,), time.time())
+    def __init__(
+        self, look: Callable[[], GroupLook], first: GroupLook, interval_s: float, seen: Callable[[], None]
+    ) -> None:
+        self.seen = SeenGroups((first,), time.time())
         self._look, self._interval_s, self._tell = look, interval_s, seen
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="groupkafka-top", daemon=True)
@@ -203,10 +207,10 @@ class Observer:
             self._tell()
 
 
-def look_again(before: Seen, look: Callable[[], Look]) -> Seen:
+def look_again(before: SeenGroups, look: Callable[[], GroupLook]) -> SeenGroups:
     """A newer look, or what was seen before with the reason that there is none."""
     try:
         newest = look()
     except GroupKafkaError as error:
-        return Seen(before.looks, before.at, str(error))
-    return Seen(kept(before.looks, newest), time.time())
+        return SeenGroups(before.looks, before.at, str(error))
+    return SeenGroups(kept(before.looks, newest), time.time())

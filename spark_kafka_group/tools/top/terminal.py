@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from types import FrameType
 
 from spark_kafka_group.text.text_table import clipped, taken
-from spark_kafka_group.tools.top.layout import SORTS, Table
-from spark_kafka_group.tools.top.rates import Seen
+from spark_kafka_group.tools.top.layout import SORTS, GroupsTable
+from spark_kafka_group.tools.top.rates import SeenGroups
 
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 """The alternate screen, no cursor, and no line that goes on in the next: a wide character may take two columns."""
@@ -160,7 +160,7 @@ class Screen:
             self.sort = SORT_KEYS.get(key.lower(), self.sort)
             self.ended = self.ended or key in ("q", "Q")
 
-    def lines(self, seen: Seen, table: Table, now: float, size: tuple[int, int]) -> tuple[list[str], int]:
+    def lines(self, seen: SeenGroups, table: GroupsTable, now: float, size: tuple[int, int]) -> tuple[list[str], int]:
         """Lines that fit, and the number of the table's header."""
         width, height = size
         header, rows = table.for_screen(width)
@@ -178,7 +178,7 @@ class Screen:
             return f"{count:,} rows" if count != 1 else "1 row"
         return f"rows {self._first + 1:,}-{self._first + shown:,} of {count:,}"
 
-    def _problem(self, seen: Seen, now: float) -> str:
+    def _problem(self, seen: SeenGroups, now: float) -> str:
         since = f"as of {_clock(seen.at)}"
         if seen.problem is not None:
             return f"{since}: {seen.problem}"
@@ -188,7 +188,7 @@ class Screen:
         return seen.looks[-1].problem or ""
 
 
-def _first_line(clock: str, table: Table, width: int) -> str:
+def _first_line(clock: str, table: GroupsTable, width: int) -> str:
     """Time and heading; the heading alone where the lag has no room beside the time."""
     room = width - len(clock) - len("  ") - len(AND_MORE)
     heading = table.heading(room)

@@ -81,7 +81,7 @@ def tickets_of(source: Kerberos) -> Tickets:
     return Tickets(source)
 
 
-class Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
+class SaslGssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
     """kafka-python's mechanism, with `Tickets`."""
 
     def __init__(self, **config: Any) -> None:
@@ -106,4 +106,4 @@ class Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
             raise self._tickets.explained(error, self.auth_id) from None
 
 
-register_sasl_mechanism("GSSAPI", Gssapi, overwrite=True)
+register_sasl_mechanism("GSSAPI", SaslGssapi, overwrite=True)

@@ -37,7 +37,7 @@ class TokenClient(ScramClient):  # type: ignore[misc]
         return message
 
 
-class Scram(SaslMechanismScram):  # type: ignore[misc]
+class SaslScram(SaslMechanismScram):  # type: ignore[misc]
     """kafka-python's mechanism, also for delegation tokens."""
 
     def __init__(self, **config: Any) -> None:
@@ -47,7 +47,7 @@ class Scram(SaslMechanismScram):  # type: ignore[misc]
 
 
 for _name in ScramClient.MECHANISMS:
-    register_sasl_mechanism(_name, Scram, overwrite=True)
+    register_sasl_mechanism(_name, SaslScram, overwrite=True)
 
 
 def why_not(message: bytes) -> str | None:

@@ -74,7 +74,7 @@ def _handlers(deadline: Deadline) -> list[urllib.request.BaseHandler]:
     def connected(address: tuple[str, int], *_: Any) -> socket.socket:
         return _connected(address, plain, deadline)
 
-    class Connection(http.client.HTTPConnection):
+    class EndpointConnection(http.client.HTTPConnection):
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             self._create_connection = connected
@@ -86,7 +86,7 @@ def _handlers(deadline: Deadline) -> list[urllib.request.BaseHandler]:
 
     class Http(urllib.request.HTTPHandler):
         def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-            return self.do_open(Connection, request)
+            return self.do_open(EndpointConnection, request)
 
     class Https(urllib.request.HTTPSHandler):
         def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:

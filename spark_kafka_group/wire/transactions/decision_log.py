@@ -15,7 +15,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin import CreateTopicsRequest
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.reactions import Request, name_of
@@ -150,7 +150,7 @@ class DecisionLog:
         self,
         key: str,
         value: bytes,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         sequence: int,
         sources: Iterable[SourceOffsets] = (),
         check: Callable[[int], None] | None = None,
@@ -193,7 +193,7 @@ class DecisionLog:
                 raise ProducerFencedError(f"{doing}: {STOLEN}")
             return offset
 
-    def _check(self, key: str, producer: Producer, check: Callable[[int], None]) -> None:
+    def _check(self, key: str, producer: ProducerIdAndEpoch, check: Callable[[int], None]) -> None:
         """Brokers tell no time, but for that at which a transaction has begun: this one has just now."""
         known = self._client.describe([key]).get(key)
         if known is None or not known.open or known.producer != producer:

@@ -14,7 +14,7 @@ from kafka.protocol.producer import TxnOffsetCommitRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.text.json_text import listed
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.values.source_offsets import SourceOffsets
 from spark_kafka_group.wire.group.offset_requests import in_parts
@@ -35,7 +35,9 @@ FIND_COORDINATOR = 3
 """The last version that looks up one group."""
 
 
-def commit_offsets(client: TransactionClient, transactional_id: str, producer: Producer, source: SourceOffsets) -> None:
+def commit_offsets(
+    client: TransactionClient, transactional_id: str, producer: ProducerIdAndEpoch, source: SourceOffsets
+) -> None:
     """Have the transaction commit the offsets of a source, if its member is still in that generation of the group.
 
     Raises
@@ -50,7 +52,7 @@ def commit_offsets(client: TransactionClient, transactional_id: str, producer: P
         return
     client.add_group(transactional_id, producer, source.group_id)
     doing = f"committing offsets of group {source.group_id} in the transaction of {transactional_id}"
-    of_group = _Group(client, source.group_id)
+    of_group = _GroupOffsets(client, source.group_id)
     for part in in_parts(source.offsets, len(source.group_id) + len(source.metadata.encode())):
         topics = tuple(sorted({tp.topic for tp, _ in part}))
         about = About(Request.COMMIT_IN_TRANSACTION, topics, source.group_id, transactional_id)
@@ -99,7 +101,7 @@ NO_MEMBER = frozenset(
 """Errors by which a group refuses a member."""
 
 
-class _Group:
+class _GroupOffsets:
     """The coordinator of a group."""
 
     def __init__(self, client: TransactionClient, group_id: str) -> None:
@@ -110,7 +112,7 @@ class _Group:
     def commit(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         source: SourceOffsets,
         offsets: Sequence[tuple[TopicPartition, int]],
         left_ms: float,
@@ -144,7 +146,10 @@ class _Group:
 
 
 def _request(
-    transactional_id: str, producer: Producer, source: SourceOffsets, offsets: Sequence[tuple[TopicPartition, int]]
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    source: SourceOffsets,
+    offsets: Sequence[tuple[TopicPartition, int]],
 ) -> Any:
     topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     partition_type = topic_type.TxnOffsetCommitRequestPartition

@@ -15,7 +15,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Request
@@ -143,7 +143,13 @@ class PartitionClient:
         return self._at_leader(f"reading {tp}", tp, ask, asks=Request.FETCH)  # type: ignore[no-any-return]
 
     def write(
-        self, tp: TopicPartition, key: bytes, value: bytes, transactional_id: str, producer: Producer, sequence: int
+        self,
+        tp: TopicPartition,
+        key: bytes,
+        value: bytes,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        sequence: int,
     ) -> int:
         """Write one record of a transaction, once however often it is sent; its offset."""
         records = _batch(key, value, producer, sequence)
@@ -203,7 +209,7 @@ class PartitionClient:
         self._client.run(left_ms, cluster.refresh_metadata)
 
 
-def _batch(key: bytes, value: bytes, producer: Producer, sequence: int) -> bytes:
+def _batch(key: bytes, value: bytes, producer: ProducerIdAndEpoch, sequence: int) -> bytes:
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=GZIP, is_transactional=True, producer_id=producer.producer_id,
         producer_epoch=producer.epoch, base_sequence=sequence, batch_size=len(key) + len(value) + 1024,

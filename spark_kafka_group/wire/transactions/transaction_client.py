@@ -18,7 +18,7 @@ from spark_kafka_group.errors import BrokerError, ProducerFencedError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.transacting import LONGEST_MARK_MS
 from spark_kafka_group.text.json_text import listed
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.client.connect import connection_configs, reached_client, run_within, translated
@@ -109,9 +109,9 @@ class TransactionClient:
         self,
         transactional_id: str,
         timeout_ms: int,
-        expected: Producer | None = None,
+        expected: ProducerIdAndEpoch | None = None,
         partitions: Collection[TopicPartition] = (),
-    ) -> Producer:
+    ) -> ProducerIdAndEpoch:
         """Take an id: abort what it has open, and fence its producer.
 
         Parameters
@@ -138,9 +138,9 @@ class TransactionClient:
                 if ours is not None:
                     return self.take(transactional_id, timeout_ms, ours)
             answered = self._response(request, doing, transactional_id, found)
-            return Producer(answered.producer_id, answered.producer_epoch)
+            return ProducerIdAndEpoch(answered.producer_id, answered.producer_epoch)
 
-    def take_free(self, transactional_id: str, timeout_ms: int) -> Producer | None:
+    def take_free(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch | None:
         """Take an id, unless its transaction is not over, or another process takes it at the same time; None then.
 
         What is open is looked up right before each request.
@@ -158,9 +158,9 @@ class TransactionClient:
         if found.error is not None and reaction_to(found.error, request) is Reaction.FENCED:
             return None
         answered = self._response(request, doing, transactional_id, found)
-        return Producer(answered.producer_id, answered.producer_epoch)
+        return ProducerIdAndEpoch(answered.producer_id, answered.producer_epoch)
 
-    def aged(self, transactional_id: str, producer: Producer) -> Producer | None:
+    def aged(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
         """The producer that coordinators know in place of this one, whose transaction they aborted, for its age, or as
         this process has taken the id to end it.
 
@@ -179,7 +179,9 @@ class TransactionClient:
             found = self.retried(doing, looked, Request.INIT_PRODUCER_ID)
         return found.producer if found is not None and found.aborted else None
 
-    def _taken_unanswered(self, transactional_id: str, expected: Producer, marked_ms: int) -> Producer | None:
+    def _taken_unanswered(
+        self, transactional_id: str, expected: ProducerIdAndEpoch, marked_ms: int
+    ) -> ProducerIdAndEpoch | None:
         """The producer that an attempt of this call has made, if it is the newest one.
 
         1. An attempt takes the id from the expected producer, and its coordinator dies before it has answered. 2. The
@@ -192,12 +194,12 @@ class TransactionClient:
             return None
         return found.producer
 
-    def _next_of(self, transactional_id: str, producer: Producer) -> Described | None:
+    def _next_of(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Described | None:
         """What coordinators say of an id, if its producer is the next one after this."""
         found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
         return found if found is not None and is_next(found.producer, producer) else None
 
-    def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
+    def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[ProducerIdAndEpoch, int]:
         """Take an id with the first timeout that brokers allow; the producer and that timeout."""
         with self.together():
             partitions = self._partitions_of([transactional_id]).get(transactional_id, ())
@@ -209,7 +211,7 @@ class TransactionClient:
                         raise
             return self.take(transactional_id, timeouts_ms[-1], partitions=partitions), timeouts_ms[-1]
 
-    def give_up(self, transactional_id: str, producer: Producer) -> None:
+    def give_up(self, transactional_id: str, producer: ProducerIdAndEpoch) -> None:
         """Abort what this producer, which writes no more, has open, without another epoch for it."""
         doing = f"aborting the transaction of {transactional_id}"
         request, partitions = Request.END_TRANSACTION, self._partitions_of([transactional_id])
@@ -219,7 +221,7 @@ class TransactionClient:
         )  # fmt: skip
         self._ended(request, doing, transactional_id, found[transactional_id])
 
-    def add(self, transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> None:
+    def add(self, transactional_id: str, producer: ProducerIdAndEpoch, tps: Collection[TopicPartition]) -> None:
         """Add partitions to a transaction.
 
         Raises
@@ -234,7 +236,7 @@ class TransactionClient:
             About(Request.ADD_PARTITIONS, tuple({tp.topic for tp in tps}), transactional_id=transactional_id),
         )
 
-    def add_group(self, transactional_id: str, producer: Producer, group_id: str) -> None:
+    def add_group(self, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str) -> None:
         """Have a transaction cover offsets of a group.
 
         Raises
@@ -249,13 +251,15 @@ class TransactionClient:
             About(Request.ADD_GROUP, group_id=group_id, transactional_id=transactional_id),
         )
 
-    def commit(self, transactional_id: str, producer: Producer) -> bool:
+    def commit(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
         """Commit a transaction, perhaps again; whether it is committed. If not, it had ended before, or was fenced."""
         return self.commit_all({transactional_id: producer})[transactional_id]
 
     # Of many
 
-    def commit_all(self, transactions: Mapping[str, Producer], partitions: Partitions | None = None) -> dict[str, bool]:
+    def commit_all(
+        self, transactions: Mapping[str, ProducerIdAndEpoch], partitions: Partitions | None = None
+    ) -> dict[str, bool]:
         """Commit transactions, perhaps again. False for one that had ended before: perhaps it was committed.
 
         Each one waits for leaders of its partitions (see :meth:`Coordinators.answers`).
@@ -269,7 +273,7 @@ class TransactionClient:
             for one, answered in found.items()
         }
 
-    def abort_all(self, transactions: Mapping[str, Producer]) -> None:
+    def abort_all(self, transactions: Mapping[str, ProducerIdAndEpoch]) -> None:
         """Abort transactions of just these producers, if they are open, and fence the producers.
 
         EndTxn would leave a task that is still alive its epoch: 1. the transaction is aborted. 2. A record that the
@@ -293,7 +297,11 @@ class TransactionClient:
             self._ended(request, doing, one, answered)
 
     def _taken(
-        self, expected: Mapping[str, Producer | None], doing: str, timeout_ms: int, partitions: Partitions | None = None
+        self,
+        expected: Mapping[str, ProducerIdAndEpoch | None],
+        doing: str,
+        timeout_ms: int,
+        partitions: Partitions | None = None,
     ) -> dict[str, Answered]:
         """Take ids, each from this producer only, if one is expected; then touch no transaction of others.
 
@@ -514,13 +522,13 @@ def longest_mark(timeout_ms: int) -> int:
     return max(1, min(LONGEST_MARK_MS, timeout_ms // 100))
 
 
-def is_next(producer: Producer, expected: Producer) -> bool:
+def is_next(producer: ProducerIdAndEpoch, expected: ProducerIdAndEpoch) -> bool:
     """Whether brokers have made a producer from another one, with one request."""
     if producer.producer_id == expected.producer_id:
         return producer.epoch == expected.epoch + 1
     return producer.epoch == 0 and expected.epoch >= LAST_EPOCH
 
 
-def _is_used_up(producer: Producer, expected: Producer | None) -> bool:
+def _is_used_up(producer: ProducerIdAndEpoch, expected: ProducerIdAndEpoch | None) -> bool:
     """Whether brokers have raised a producer's last epoch, and have none left for its producer id."""
     return expected is not None and is_next(producer, expected) and producer.epoch > LAST_EPOCH

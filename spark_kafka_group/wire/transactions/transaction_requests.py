@@ -24,7 +24,7 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
-from spark_kafka_group.values.exactly_once import Producer
+from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Facts, Request, advice
@@ -35,7 +35,7 @@ BATCHED_FROM = 4
 """The version of FindCoordinator that first looks several ids up (Kafka 3.0)."""
 RESUMED_FROM = 3
 """The version of InitProducerId that first names the producer that is expected (KIP-360, Kafka 2.5)."""
-NO_PRODUCER = Producer(-1, -1)
+NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 OPEN, ABORTED = "Ongoing", "CompleteAbort"
 ABORTING = frozenset({"PrepareAbort", "PrepareEpochFence"})
@@ -57,7 +57,7 @@ class Described:
 
     transactional_id: str
     state: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     timeout_ms: int
     started_ms: int
     partitions: tuple[TopicPartition, ...]
@@ -116,7 +116,7 @@ def find_coordinators(transactional_ids: Collection[str]) -> Any:
     )
 
 
-def init_producer_id(transactional_id: str, timeout_ms: int, expected: Producer | None) -> Any:
+def init_producer_id(transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None) -> Any:
     """Take an id: a transaction that is open is aborted, and its producer fenced.
 
     Parameters
@@ -135,7 +135,7 @@ def init_producer_id(transactional_id: str, timeout_ms: int, expected: Producer 
     )
 
 
-def add_partitions(transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> Any:
+def add_partitions(transactional_id: str, producer: ProducerIdAndEpoch, tps: Collection[TopicPartition]) -> Any:
     """Add partitions to a transaction, which begins with the first ones."""
     topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
     topics = positions_to_json(dict.fromkeys(tps, 0))
@@ -148,7 +148,7 @@ def add_partitions(transactional_id: str, producer: Producer, tps: Collection[To
     )
 
 
-def add_group(transactional_id: str, producer: Producer, group_id: str) -> Any:
+def add_group(transactional_id: str, producer: ProducerIdAndEpoch, group_id: str) -> Any:
     """Have a transaction cover offsets of a group."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
@@ -166,7 +166,7 @@ def added(response: Any) -> Iterator[tuple[TopicPartition, int]]:
             yield TopicPartition(topic.name, partition.partition_index), partition.partition_error_code
 
 
-def end(transactional_id: str, producer: Producer, commit: bool) -> Any:
+def end(transactional_id: str, producer: ProducerIdAndEpoch, commit: bool) -> Any:
     """Commit or abort. The same request may be sent again and again."""
     return EndTxnRequest(
         transactional_id=transactional_id,
@@ -188,7 +188,7 @@ def described(found: Any) -> Described:
     return Described(
         found.transactional_id,
         found.transaction_state,
-        Producer(found.producer_id, found.producer_epoch),
+        ProducerIdAndEpoch(found.producer_id, found.producer_epoch),
         found.transaction_timeout_ms,
         found.transaction_start_time_ms,
         tuple(sorted(tps)),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spark_kafka_group.errors import CorruptRecordError
 from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.executor.reading.batch_headers import HEADER_BYTES, Chunk, Frame, Scan
-from spark_kafka_group.executor.reading.damage.search import Search, Seen
+from spark_kafka_group.executor.reading.damage.search import Search, SeenBytes
 from spark_kafka_group.values.offsets import TopicPartition
 
 MOST_OF_AN_UNKNOWN_END = 1 << 19
@@ -128,7 +128,7 @@ class Surroundings:
             return damage
         return damage.seen_in(chunk._replace(records=seen.records, aborted=seen.aborted), damage.byte)
 
-    def seen_before(self, tp: TopicPartition, offset: int) -> Seen | None:
+    def seen_before(self, tp: TopicPartition, offset: int) -> SeenBytes | None:
         """Bytes of the log from an offset before this one on; None if the broker sends none."""
         before = self._search().before(tp, offset)
         seen = None if before is None else self._search().seen(tp, before)

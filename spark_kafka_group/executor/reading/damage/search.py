@@ -36,7 +36,7 @@ class LeaderChangedError(Exception):
     """Raised when another leader was elected during a search, whose log may differ; stays in the executor."""
 
 
-class Seen(NamedTuple):
+class SeenBytes(NamedTuple):
     """Bytes of a log as a broker sends them."""
 
     asked: int
@@ -203,7 +203,7 @@ class Search:
             step *= 2
         return None
 
-    def seen(self, tp: TopicPartition, offset: int) -> Seen:
+    def seen(self, tp: TopicPartition, offset: int) -> SeenBytes:
         """A large part of the log, as the broker sends it for an offset; empty if it sends nothing.
 
         Raises
@@ -211,7 +211,7 @@ class Search:
         BrokerError, ReadError, LeaderChangedError
         """
         fetched = self._fetched(self._wide, tp, offset)
-        return Seen(offset, memoryview(bytes(fetched.records)), fetched.aborted)
+        return SeenBytes(offset, memoryview(bytes(fetched.records)), fetched.aborted)
 
     def close(self) -> None:
         """Close connections."""
