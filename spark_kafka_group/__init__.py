@@ -89,7 +89,7 @@ _LATER = {
     "GroupBatch": "batch.group_batch",
     "GroupKafkaListener": "listener",
     "Processed": "processing.processor",
-    "ProducerRecord": "processing.producer_record",
+    "ProducerRecord": "processing.record",
     "Record": "processing.record",
     "RecordProcessor": "processing.processor",
     "group_batch": "batch.group_batch",
