@@ -138,9 +138,22 @@ class Job:
                 [str(part) for part in command],
                 env=os.environ | {"PYSPARK_PYTHON": sys.executable},
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 process_group=0,
             )
+        self._shown = threading.Thread(target=self._show, daemon=True)
+        self._shown.start()
+
+    def _show(self) -> None:
+        """Show the program's lines; a traceback goes to the log. spark-submit joins both outputs of Python."""
+        assert self._process.stdout is not None
+        failed = False
+        with self.log.open("ab") as log:
+            for line in self._process.stdout:
+                failed = failed or line.startswith(b"Traceback ")
+                (log if failed else sys.stdout.buffer).write(line)
+                (log if failed else sys.stdout).flush()
 
     @property
     def said(self) -> list[str]:
@@ -151,6 +164,7 @@ class Job:
         """Raise :class:`QueryEndedError` if it has ended."""
         code = self._process.poll()
         if code is not None:
+            self._shown.join(10)
             raise QueryEndedError([line for line in self.said if line.strip()], code, self.log)
 
     def kill(self) -> None:
@@ -278,7 +292,7 @@ class Demo:
     def wait(self, condition: Callable[[], object]) -> None:
         def met() -> object:
             if not self.cluster.node(0).alive:
-                raise RuntimeError(f"the broker has ended: it was killed, or {self.cluster.node(0).log} says why")
+                raise RuntimeError(f"the broker has ended{self.cluster.node(0).why_ended()}")
             if self.job is not None:
                 self.job.require_running()
             return condition()

@@ -230,7 +230,7 @@ class KafkaCluster:
         Raises
         ------
         RuntimeError
-            With the end of a node's log.
+            With the end of a node's log, and then what happened.
         """
         if self._admin is not None:  # it would wait out its reconnect backoff for a node that was down
             self._admin.close()
@@ -240,13 +240,11 @@ class KafkaCluster:
         while True:
             for node in living:
                 if not node.alive:
-                    raise RuntimeError(f"node {node.number} ended while starting:\n{_tail(node.log)}")
+                    raise RuntimeError(f"{_tail(node.log)}node {node.number} ended while it started{node.why_ended()}")
             if all(node.serves() for node in living) and self._registered() >= {node.number for node in living}:
                 return
             if time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"no cluster of {len(living)} nodes in {START_WITHIN_S:.0f} s:\n{_tail(living[0].log)}"
-                )
+                raise RuntimeError(f"{_tail(living[0].log)}no cluster of {len(living)} nodes in {START_WITHIN_S:.0f} s")
             time.sleep(0.1)
 
     def _registered(self) -> set[int]:
@@ -436,7 +434,9 @@ def _settings(nodes: int) -> dict[str, str]:
 
 
 def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-2000:] if log.exists() else "no log"
+    """The end of a log, with a line break after it; nothing if the log has nothing."""
+    text = log.read_text(errors="replace").strip()[-2000:] if log.exists() else ""
+    return f"{text}\n" if text else ""
 
 
 def _first_start(version: str, parts: Path) -> None:

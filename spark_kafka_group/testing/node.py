@@ -81,6 +81,13 @@ class Node:
         """Whether the process runs."""
         return self.process is not None and self.process.poll() is None
 
+    def why_ended(self) -> str:
+        """How its process ended, as a part of a sentence."""
+        code = None if self.process is None else self.process.poll()
+        if code is not None and code < 0:
+            return f": it was killed by {signal.Signals(-code).name}, perhaps since memory was short"
+        return f", with exit code {code}: {self.log} says why"
+
     def serves(self) -> bool:
         """Whether it takes connections from clients."""
         with socket.socket() as sock:
