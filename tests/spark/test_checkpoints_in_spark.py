@@ -25,6 +25,7 @@ NAMES = st.lists(st.sampled_from(["a", "..", ".", "b c", "%20", "...", "", "é",
 PREFIXES = st.sampled_from(["/", "/x/", "file:/", "file:///", "file:////", "", "x/"])
 
 
+@pytest.mark.soak
 def test_a_folder_is_the_one_that_hadoop_takes_a_name_for(spark):
     jvm, settings_of_hadoop = spark._jvm, spark._jsc.hadoopConfiguration()
 
@@ -50,6 +51,7 @@ def source_evolution(spark):
     spark.conf.unset(setting)
 
 
+@pytest.mark.soak
 def test_positions_of_named_sources_are_read_also_where_they_change_places_or_go(
     spark, kafka, tmp_path, source_evolution
 ):

@@ -80,6 +80,7 @@ def pipeline(kafka, group, tmp_path):
     return Pipeline(kafka, group, tmp_path)
 
 
+@pytest.mark.soak
 def test_a_table_reads_a_topic_and_a_sink_writes_its_rows(pipeline, kafka, group):
     pipeline.send(*range(10))
     pipeline.run("--conf", "spark.sql.catalogImplementation=in-memory")  # quicker, as nothing comes after it

@@ -52,6 +52,7 @@ def run(folder, is_done, end):
             os.killpg(query.pid, signal.SIGKILL)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_the_program_counts_each_minute_once_also_after_a_kill(kafka, spark, tmp_path):
     topic = name("shop")
