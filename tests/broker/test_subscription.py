@@ -81,8 +81,8 @@ def test_a_topic_that_stays_missing_or_empty_is_named_again(kafka, group, made, 
 @pytest.mark.parametrize("subscription", ["subscribe", "subscribePattern"])
 def test_a_missing_topic_is_named_once_however_long_another_member_delays_the_join(kafka, group, caplog, subscription):
     other, typo = kafka.create_topic(name("other")), name("typo")
-    # kafka-python may join before it knows a new topic's partitions, and then joins again after its next metadata
-    consumer = KafkaConsumer(other, bootstrap_servers=kafka.bootstrap_servers, group_id=group, metadata_max_age_ms=1000)
+    consumer = KafkaConsumer(other, bootstrap_servers=kafka.bootstrap_servers, group_id=group)
+    wait_until(lambda: consumer.partitions_for_topic(other), within=30)  # a leader without it assigns nothing
     wait_until(lambda: consumer.poll(timeout_ms=100) or consumer.assignment(), within=30)  # and polls no more
     settings = options(kafka, "unused", group)
     del settings["subscribe"]

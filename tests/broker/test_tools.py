@@ -717,7 +717,7 @@ def test_what_a_neighbour_without_an_event_log_reads_is_no_violation(
 @pytest.mark.soak
 def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_its_partitions(kafka, group, capsys):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
-    odd = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group, metadata_max_age_ms=1000)
+    odd = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group)
     odd._coordinator._perform_assignment = lambda leader, protocol, members: {leader: b"\xff"}
     try:
         with contextlib.suppress(Exception):  # kafka-python cannot read it either

@@ -1,5 +1,6 @@
 """A member leaves while its coordinator goes: no other member waits for its session to time out."""
 
+import re
 import time
 
 
@@ -31,4 +32,5 @@ def test_who_leaves_when_no_broker_can_be_reached_is_not_held_up(broker, client_
     began = time.monotonic()
     client.leave()
     assert time.monotonic() - began < 60
-    assert "could not leave, the session will time out: no broker can be reached: 127.0.0.1:" in caplog.text
+    reason = r"no broker can be reached: (node \d advertises )?127\.0\.0\.1:"
+    assert re.search(f"could not leave, the session will time out: {reason}", caplog.text)
