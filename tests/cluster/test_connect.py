@@ -106,9 +106,10 @@ def test_a_function_for_foreach_batch_has_the_settings_of_the_start_of_its_query
     wait_until(lambda: noted.exists() and noted.read_text() == "3\n", within=120)
     client.set_partitions(number=5)
     produce(kafka, topic, numbered(3, 1))
-    wait_until(lambda: noted.read_text().count("\n") == 2, within=120)
+    wait_until(lambda: noted.read_text().count("\n") > 1, within=120)  # more where a batch begins among them
     client.stop(query=query)
-    assert noted.read_text() == ("3\n3\n" if has_sessions_of_queries() else "3\n5\n")
+    first, *later = noted.read_text().split()
+    assert (first, set(later)) == ("3", {"3" if has_sessions_of_queries() else "5"})
 
 
 def has_sessions_of_queries():
