@@ -5,31 +5,38 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext, SparkFiles
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
-from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
-from spark_kafka_group.spark.spark_version import why_no_jvm
+from spark_kafka_group.errors import WorkersPythonError
 from spark_kafka_group.spark.workers_python import require_found
 from spark_kafka_group.text.json_text import parsed
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.tools import last_line
+from spark_kafka_group.tools.last_line import (
+    JVM_ENDED,
+    as_given,
+    first_line,
+    jvm_process,
+    left_connection,
+    print_last,
+    query_of,
+    sentence,
+)
 from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.values.files import READERS_FOLDER, read_if_locked
 
@@ -44,52 +51,6 @@ IN_A_HURRY_S = 1.0
 AGAIN_AFTER_S = 0.05
 LEAVES_S = 10.0
 STOPS_S = 60.0
-NOTICED_S = 2.0
-"""Within this time the system says of a process that it has ended, after its connections have."""
-JVM_ENDED = (
-    "Spark's JVM has ended: it was killed, perhaps as memory was short. Start the program again: its queries go on "
-    "from their checkpoints"
-)
-OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
-OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
-"""What Spark repeats of an exception in Python: of a function for foreachBatch, or of one that tasks call."""
-
-OF_SPARK = {
-    re.compile("groupkafka does not support Update mode"): (
-        'outputMode("update") is not for sinks in Python, as groupkafka is one: write with foreachBatch, or take '
-        'outputMode("append")'
-    ),
-    re.compile("The maximum arrow batch size should be greater than 0"): (
-        "spark.sql.execution.arrow.maxRecordsPerBatch must be above 0 for a source in Python: unset it, as groupkafka "
-        "makes batches of its own size"
-    ),
-    re.compile('UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*"groupkafka"'): 'a batch write to groupkafka needs mode("append")',
-    re.compile(
-        r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY\] The checkpoint location (?:file:)?(\S+) should be empty"
-    ): (
-        r"the checkpoint has files in \1, and no micro-batch: Spark was killed when it began the first one, or another "
-        r"query uses the checkpoint. In the first case delete that folder, in the second name another checkpoint, and "
-        r"another output folder if it writes files"
-    ),
-}
-"""What Spark says without asking this package, and what a user is to do."""
-
-
-_arguments: dict[str, str] = {}
-"""Arguments of this program by the options that they stand for."""
-
-
-def given_as(arguments: Mapping[str, str]) -> None:
-    """Have errors name these arguments of the program in place of the options that they stand for."""
-    _arguments.clear()
-    _arguments.update(arguments)
-
-
-def as_given(text: str) -> str:
-    """The text of an error with the program's arguments in place of options."""
-    for option, argument in _arguments.items():
-        text = re.sub(rf"(?<![\w.]){re.escape(option)}(?![\w.]*\w| to\b)", argument, text)  # not the verb
-    return text
 
 
 class Stopped(SystemExit):
@@ -171,7 +132,7 @@ class _Block(contextlib.AbstractContextManager[None]):
             SparkContext._ensure_initialized()
         if SparkContext._gateway is not None:
             _forward(SparkContext._gateway)
-            self._watch(_jvm())
+            self._watch(jvm_process())
 
     def _watch(self, jvm: subprocess.Popen[bytes] | None) -> None:
         """See that the block ends when the JVM has, which this program has started.
@@ -190,20 +151,20 @@ class _Block(contextlib.AbstractContextManager[None]):
         if jvm.wait() == 0:
             return
         self._ended = jvm  # an end by a signal does not ask it any more, from here on
-        time.sleep(NOTICED_S)  # its connections end with it, but for that
+        time.sleep(last_line.NOTICED_S)  # its connections end with it, but for that
         self._said = False
         # py4j connects once more, perhaps to a copy again.
-        while _Block.current is self and not self.stopping and _jvm() is jvm:
+        while _Block.current is self and not self.stopping and jvm_process() is jvm:
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
             if signal.getsignal(INTERRUPT) == self._noticed:  # a program may have taken it
                 os.kill(os.getpid(), INTERRUPT)
-            time.sleep(NOTICED_S)
+            time.sleep(last_line.NOTICED_S)
 
     @property
     def _jvm_ended(self) -> bool:
         """Whether the block ends with its JVM; not where the program has caught that, and started another one."""
-        return self._ended is not None and _jvm() is self._ended
+        return self._ended is not None and jvm_process() is self._ended
 
     @property
     def stopping(self) -> bool:
@@ -214,7 +175,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         if self._came_s is None:
             self._came_s = time.monotonic()
             self._lost = None
-            self._interrupted = _left_connection()
+            self._interrupted = left_connection()
             raise Stopped(128 + number)
         if number == signal.SIGINT and time.monotonic() - self._came_s > IN_A_HURRY_S:
             signal.signal(number, signal.SIG_DFL)
@@ -299,33 +260,13 @@ class _Block(contextlib.AbstractContextManager[None]):
             line = sentence(error)
             if line is None:
                 traceback.print_exception(error)
-                line = f"{type(error).__name__}: {_first_line(error)}"
+                line = f"{type(error).__name__}: {first_line(error)}"
             else:
                 line = as_given(line)
-            line += _query_of(line, place, self._groups)
+            line += query_of(line, place, self._groups)
         else:
             line = _stopped(self._groups, left)
-        _print_last(line)
-
-
-def _query_of(line: str, checkpoint: str, groups: tuple[str, ...]) -> str:
-    """The checkpoint and the group that an error is about, behind its text, where that does not name them."""
-    named = [f"checkpoint: {checkpoint}"] if checkpoint and "checkpoint" in line else []
-    if len(groups) == 1 and "the group" in line and groups[0] not in line:
-        named.append(f"group: {groups[0]}")
-    return f". This query's {', '.join(named)}" if named else ""
-
-
-def _print_last(line: str) -> None:
-    sys.stdout.flush()
-    print(f"{_over()}{printable(line)}", file=sys.stderr, flush=True)
-
-
-def _over() -> str:
-    """What puts a line in place of ``^C``, or of Spark's bar of a stage, where a terminal shows them."""
-    if not sys.stderr.isatty():
-        return ""
-    return "\r" if os.environ.get("TERM", "dumb") == "dumb" else "\r\x1b[K"
+        print_last(line)
 
 
 def _require_workers() -> None:
@@ -338,66 +279,10 @@ def _require_workers() -> None:
             raise SystemExit(str(error)) from None
 
 
-def sentence(error: BaseException) -> str | None:
-    """What an error says in one sentence: this package's own, also where Spark repeats it, what is to be done about
-    Spark's, that of Spark's analysis, or that Spark's JVM is gone.
-
-    None for all others.
-    """
-    if isinstance(error, Py4JError | ConnectionError) and _jvm_has_ended():
-        return JVM_ENDED
-    if isinstance(error, GroupKafkaError):
-        return str(error)
-    if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
-        return why_no_jvm()
-    found = OURS.findall(str(error))
-    if found:
-        return str(found[-1])
-    for pattern, told in OF_SPARK.items():
-        if found_there := pattern.search(str(error)):
-            return found_there.expand(told)
-    return _first_line(error) if isinstance(error, AnalysisException) else None
-
-
-def _jvm() -> subprocess.Popen[bytes] | None:
-    """The JVM that this program has started; where a JVM has started the program, both end."""
-    return getattr(SparkContext._gateway, "proc", None)
-
-
-def _left_connection() -> Any:
-    """The connection of this thread to the JVM, which its next call does not take: the answer to the call that a signal
-    interrupts may come later, such as that of ``query.awaitTermination()`` when the query has been stopped.
-
-    py4j does the same for KeyboardInterrupt.
-    """
-    with contextlib.suppress(AttributeError):  # without a JVM; and with PYSPARK_PIN_THREAD=false each call takes any
-        client: Any = SparkContext._gateway._gateway_client  # type: ignore[union-attr]
-        connection = client.get_thread_connection()
-        client.thread_connection.connection = None
-        return connection
-    return None
-
-
 def _is_in_py4j(frame: FrameType | None) -> bool:
     while frame is not None and not frame.f_globals.get("__name__", "").startswith("py4j."):
         frame = frame.f_back
     return frame is not None
-
-
-def _jvm_has_ended() -> bool:
-    """Whether it is gone."""
-    process = _jvm()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return process is not None and process.wait(NOTICED_S) is not None
-    return False
-
-
-def _first_line(error: BaseException) -> str:
-    text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
-    if isinstance(error, Py4JJavaError):
-        text = text.removeprefix(error.errmsg).removeprefix(": ")  # what precedes the message names the call only
-    raised = OF_PYTHON.findall(text)
-    return str(raised[-1]) if raised else text.strip().split("\n")[0]
 
 
 def checkpoint_of(error: BaseException) -> str:
@@ -451,14 +336,14 @@ def _stopped(groups: tuple[str, ...], left: _Left) -> str:
 def _stop_at_end(groups: tuple[str, ...]) -> None:
     """Stop queries that the program has not waited for; nothing where there are none."""
     session = None if is_remote() else SparkSession._instantiatedSession
-    running, jvm = 0, _jvm()
+    running, jvm = 0, jvm_process()
     if session is not None and (jvm is None or jvm.poll() is None):  # or it might be waited for, see _Block._watch
         with contextlib.suppress(Exception):  # the JVM may have ended
             running = len(session.streams.active)
     if running:
         line = _stopped(groups, _stopped_within(STOPS_S))
         ran = "a query" if running == 1 else f"{running} queries"
-        _print_last(f"{line}. The program ended while {ran} ran: query.awaitTermination() waits for a query")
+        print_last(f"{line}. The program ended while {ran} ran: query.awaitTermination() waits for a query")
 
 
 def _stopped_within(seconds: float, stopped: Sequence[StreamingQuery] = ()) -> _Left:

@@ -26,7 +26,7 @@ from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.spark.workers_python import require_found
 from spark_kafka_group.text.printable import AsWritten
-from spark_kafka_group.tools import ending
+from spark_kafka_group.tools import ending, last_line
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.jobs import settings
 from spark_kafka_group.tools.properties import read_properties
@@ -186,11 +186,11 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
         by_name[name.lower()] = name, value  # names that differ in case are one option
     found = dict(by_name.values())
     replaced = {name.lower() for name, _ in others}
-    ending.given_as({name: written for name, written in _written(args).items() if name not in replaced})
+    last_line.given_as({name: written for name, written in _written(args).items() if name not in replaced})
     try:
         parsed_each(found)
     except OptionError as error:
-        raise SystemExit(ending.as_given(str(error))) from None
+        raise SystemExit(last_line.as_given(str(error))) from None
     return found
 
 
@@ -228,7 +228,7 @@ def sink_options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     try:
         SinkOptions.parse(options)
     except OptionError as error:
-        raise SystemExit(f"the sink: {ending.as_given(str(error))}") from None
+        raise SystemExit(f"the sink: {last_line.as_given(str(error))}") from None
     return options
 
 

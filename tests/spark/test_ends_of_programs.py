@@ -14,7 +14,8 @@ from pyspark.sql.functions import udf
 from sockets_of import sockets_of
 from support import WORKERS_PYTHON
 
-from spark_kafka_group.tools.ending import _first_line, checkpoint_of, sentence
+from spark_kafka_group.tools.ending import checkpoint_of
+from spark_kafka_group.tools.last_line import first_line, sentence
 
 
 def test_the_checkpoint_of_a_query_that_failed_is_known_by_its_error(spark, tmp_path):
@@ -27,7 +28,7 @@ def test_the_checkpoint_of_a_query_that_failed_is_known_by_its_error(spark, tmp_
         query.awaitTermination(60)
     assert checkpoint_of(raised.value).endswith(f"{tmp_path}/checkpoint")
     assert checkpoint_of(ValueError("of no query")) == ""
-    assert _first_line(raised.value) == "ValueError: no"
+    assert first_line(raised.value) == "ValueError: no"
 
 
 def test_the_last_line_of_an_error_in_a_function_of_tasks_is_that_error(spark):
@@ -37,7 +38,7 @@ def test_the_last_line_of_an_error_in_a_function_of_tasks_is_that_error(spark):
 
     with pytest.raises(PythonException) as raised:
         spark.range(1).select(fail("id")).collect()
-    assert _first_line(raised.value) == "KeyError: 'customer'"
+    assert first_line(raised.value) == "KeyError: 'customer'"
 
 
 def test_a_query_that_was_killed_when_it_began_is_told_what_to_delete(spark, tmp_path):

@@ -6,7 +6,7 @@ from pyspark.sql.types import TimestampType
 from support import Record, commit_for, name, options, topic_with
 
 from spark_kafka_group import explore, group_batch, read_where
-from spark_kafka_group.tools.ending import sentence
+from spark_kafka_group.tools.last_line import sentence
 
 SETTINGS = {
     "spark.sql.timestampType": "TIMESTAMP_NTZ",

@@ -14,7 +14,7 @@ import spark_kafka_group
 from spark_kafka_group import submit
 from spark_kafka_group.__main__ import main, parser
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.tools import ending
+from spark_kafka_group.tools import last_line
 from spark_kafka_group.tools.describe import MOST_NAMED, _no_such_group
 from spark_kafka_group.tools.submit import _children, _end
 
@@ -114,13 +114,13 @@ def test_an_error_names_the_argument_as_it_was_written(capsys, spelling):
     ],
 )
 def test_an_error_in_a_program_names_the_arguments_of_the_program(monkeypatch, error, shown):
-    monkeypatch.setattr(ending, "_arguments", {})
+    monkeypatch.setattr(last_line, "_arguments", {})
     parsed = submit.parser("A program.")
     arguments = ["--bootstrap-server", "a:1", "--group", "g", "--topics", "t"]
     submit.options(parsed.parse_args(arguments))
-    assert ending.as_given(error) == shown
+    assert last_line.as_given(error) == shown
     submit.options(parsed.parse_args([*arguments, "--option", "SUBSCRIBE=b"]))
-    assert ending.as_given("subscribe names ordres") == "subscribe names ordres"
+    assert last_line.as_given("subscribe names ordres") == "subscribe names ordres"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageErr
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _groups_in, _Left, _stopped, sentence
+from spark_kafka_group.tools.ending import _groups_in, _Left, _stopped
+from spark_kafka_group.tools.last_line import JVM_ENDED, first_line, sentence
 from spark_kafka_group.tools.stopped_writes import planned_writes
 from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.transactions.last_batch import LastBatch
@@ -29,7 +30,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from spark_kafka_group import BrokerError, submit
-from spark_kafka_group.tools import ending
+from spark_kafka_group.tools import ending, last_line
 
 def start_jvm():
     jvm = subprocess.Popen("cat", stdin=subprocess.PIPE)
@@ -37,7 +38,7 @@ def start_jvm():
     return jvm
 
 def end_jvm(how):
-    ending.NOTICED_S = 0.1
+    last_line.NOTICED_S = 0.1
     jvm = start_jvm()
     ending.take_signals()
     if how == "jvm-killed-and-started-again":
@@ -88,7 +89,7 @@ def end_jvm(how):
             def streams(self):
                 time.sleep(20)  # for an answer that never comes
         SparkSession._instantiatedSession = Session()
-        ending.NOTICED_S = 5
+        last_line.NOTICED_S = 5
         jvm.kill()
         while ending._Block.current._ended is None:
             time.sleep(0.01)
@@ -268,8 +269,8 @@ Logical Plan: none"""
 
 
 def test_an_error_in_a_function_is_that_error_where_spark_repeats_it():
-    assert _first_line(StreamingQueryException(OF_A_USER)) == "KeyError: 'customer'"
-    assert _first_line(RuntimeError("[STREAM_FAILED] first\nsecond")) == "[STREAM_FAILED] first"
+    assert first_line(StreamingQueryException(OF_A_USER)) == "KeyError: 'customer'"
+    assert first_line(RuntimeError("[STREAM_FAILED] first\nsecond")) == "[STREAM_FAILED] first"
 
 
 def test_the_sentence_of_an_error_is_this_package_s_also_where_spark_repeats_it():
