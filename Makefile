@@ -74,8 +74,8 @@ $(VENV)/.installed: $(VENV)/.decoder $(SOURCES)
 	@rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
 	@touch $@
 
-$(VENV)/spark.jsa: $(VENV)/.dependencies tests/spark_classes.py
-	env -u PYSPARK_PYTHON $(BIN)/python tests/spark_classes.py $@
+$(VENV)/spark.jsa: $(VENV)/.dependencies tests/support/spark_classes.py
+	env -u PYSPARK_PYTHON $(BIN)/python tests/support/spark_classes.py $@
 
 # The sources that benchmarks compare.
 $(VENV)/.bench: $(VENV)/.dependencies

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from java_gateway import JavaError, JavaProcess
 from py4j.java_gateway import get_field
+from support.java_gateway import JavaError, JavaProcess
 
 from spark_kafka_group.assignors import NO_GENERATION, GroupMember
 from spark_kafka_group.values.offsets import TopicPartition

@@ -1,10 +1,10 @@
 """Drivers, as Spark drives them, without Spark."""
 
 import pytest
-from exactly_once_runs import Run, transaction_options
 from running import LibrdkafkaNeighbour, Neighbour, NewerNeighbour, Query
 from support import name, options
-from triggers import QUICK, Stream
+from support.exactly_once_runs import Run, transaction_options
+from support.triggers import QUICK, Stream
 
 from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.stream import StreamDriver

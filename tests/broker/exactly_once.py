@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from kafka import ConsumerGroupMetadata, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from transactions import consumed
+from support.transactions import consumed
 
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.transactions.planning import digest

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from support import Record, name, numbered, options, produce, topic_with
-from triggers import FIRST, batch, batch_values, by_partition, cuts, fill, send, send_anywhere
+from support.triggers import FIRST, batch, batch_values, by_partition, cuts, fill, send, send_anywhere
 
 from spark_kafka_group.driver import batch_read as plan
 from spark_kafka_group.errors import BrokerTimeoutError, DataLossError, GroupKafkaError

@@ -1,10 +1,10 @@
 """Lines of Kafka that clusters of spark_kafka_group.testing start: a query reads, commits, shares and goes on."""
 
 import pytest
-from batches import batch_of, log_of, numbered, numbers, sender
 from running import settled
 from support import committed, name, options
-from triggers import batch_values
+from support.batches import batch_of, log_of, numbered, numbers, sender
+from support.triggers import batch_values
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import UnsupportedVersionError

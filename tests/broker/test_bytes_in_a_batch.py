@@ -6,7 +6,7 @@ import statistics
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from support import Record, topic_with
-from triggers import cuts
+from support.triggers import cuts
 
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.log_samples import ASSUMED, LogSamples

@@ -9,7 +9,7 @@ import recorders
 from kafka import KafkaProducer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import Record, commit_for, name, produce
-from triggers import batch, by_partition, read, send
+from support.triggers import batch, by_partition, read, send
 
 from spark_kafka_group.driver.positions import lookup
 from spark_kafka_group.errors import GroupKafkaError

@@ -2,8 +2,8 @@
 second comes to it in nine hours."""
 
 import pytest
-from exactly_once_runs import Run, all_rows, killed, read, transaction_options
 from support import name
+from support.exactly_once_runs import Run, all_rows, killed, read, transaction_options
 
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 

@@ -5,8 +5,8 @@ import socket
 import time
 
 import pytest
-from damage import batches, damaged
 from support import Record, name, numbered, options, produce, topic_with
+from support.damage import batches, damaged
 
 from spark_kafka_group import BrokerTimeoutError, CorruptRecordError, OffsetOutOfRangeError, ReadError
 from spark_kafka_group.executor import decode

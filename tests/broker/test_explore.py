@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import Record, commit_for, name, numbered, produce, topic_with
-from transactions import Writer
+from support.transactions import Writer
 
 from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError, ReadError

@@ -5,7 +5,7 @@ import socket
 import struct
 
 import pytest
-from java_gateway import JavaProcess
+from support.java_gateway import JavaProcess
 
 from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main

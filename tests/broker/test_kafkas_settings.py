@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from kafka_settings import JAVA
+from support.kafka_settings import JAVA
 
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.options.unsupported import UNSUPPORTED_IN_SINKS

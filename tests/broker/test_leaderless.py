@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 from support import Record, name, numbered, options, produce
+from support.triggers import send
 from test_executor import task
-from triggers import send
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver import batch_read

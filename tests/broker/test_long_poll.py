@@ -4,9 +4,9 @@ import socket
 import time
 
 import pytest
-from relay import Bootstrap
 from running import Counted
 from support import name, options
+from support.relay import Bootstrap
 
 from spark_kafka_group.driver.backlog.long_poll import LOOK_AGAIN_S, LongPoll
 from spark_kafka_group.options import Options

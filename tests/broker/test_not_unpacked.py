@@ -4,9 +4,9 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from batches import batch_of, sender
 from kafka.admin import ConfigResource
 from support import Record, commit_for, name, options, produce, topic_with
+from support.batches import batch_of, sender
 
 from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, WriteError

@@ -9,9 +9,9 @@ import time
 import kafka.errors as kafka_errors
 import pytest
 from exactly_once import ExactlyOnce, Transaction, rows_of
-from exactly_once_runs import Run, read, transaction_options
 from running import Counted
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
+from support.exactly_once_runs import Run, read, transaction_options
 
 from spark_kafka_group import CommitError, MembershipError, OffsetConflictError, OptionError
 from spark_kafka_group.errors import BrokerTimeoutError, FencedError, TransactionError

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from damage import DAMAGES, batches
 from support import Record, name, numbered, options, produce, topic_with
+from support.damage import DAMAGES, batches
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode

@@ -8,7 +8,7 @@ import time
 import pytest
 from running import Counted
 from support import Record, committed, name, produce
-from triggers import fill, send
+from support.triggers import fill, send
 
 from spark_kafka_group.driver import stream
 from spark_kafka_group.driver.backlog import long_poll

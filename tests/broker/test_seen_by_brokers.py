@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from java_gateway import JavaProcess
 from kafka.protocol.admin import AlterClientQuotasRequest
 from support import name, numbered, options, topic_with
+from support.java_gateway import JavaProcess
 
 from spark_kafka_group.driver.steps.backlog import ENDS_HOLD_S
 from spark_kafka_group.executor.reading.read import read

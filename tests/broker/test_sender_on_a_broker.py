@@ -4,10 +4,10 @@ import threading
 import time
 
 import pytest
-from batches import batch_of, differences, log_of, numbered, numbers, sender
-from cutting import CuttingProxy
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name
+from support.batches import batch_of, differences, log_of, numbered, numbers, sender
+from support.cutting import CuttingProxy
 
 from spark_kafka_group.errors import BrokerTimeoutError, RecordTooLargeError, WriteError
 from spark_kafka_group.executor.writing.sender import Written

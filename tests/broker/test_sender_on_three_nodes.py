@@ -4,9 +4,9 @@ import threading
 import time
 
 import pytest
-from batches import batch_of, differences, log_of, numbered, numbers, sender
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import in_sync, name
+from support.batches import batch_of, differences, log_of, numbered, numbers, sender
 
 from spark_kafka_group.errors import WriteError
 from spark_kafka_group.executor.writing.sender import Written

@@ -2,7 +2,7 @@
 
 import pytest
 from support import committed, members, name
-from triggers import FIRST, by_partition, fill, send, send_anywhere
+from support.triggers import FIRST, by_partition, fill, send, send_anywhere
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.testing import wait_until

@@ -1,8 +1,8 @@
 """A query that is stopped while a batch of its exactly-once sink is not decided: its source aborts what is open."""
 
 import pytest
-from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 from support import committed, name, numbered, topic_with
+from support.exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.testing import KafkaCluster, wait_until

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support import name
-from triggers import FIRST, batch, fill, read, send
+from support.triggers import FIRST, batch, fill, read, send
 
 from spark_kafka_group.errors import DataLossError, OffsetOutOfRangeError
 from spark_kafka_group.testing import wait_until

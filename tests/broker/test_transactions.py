@@ -8,7 +8,7 @@ import time
 
 import pytest
 from support import commit_for, committed, name, options
-from transactions import Writer, consumed, log_end
+from support.transactions import Writer, consumed, log_end
 
 from spark_kafka_group import BrokerTimeoutError, OptionError, ReadError
 from spark_kafka_group.driver import batch_read, planner

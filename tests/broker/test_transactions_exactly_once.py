@@ -4,10 +4,10 @@ import dataclasses
 import os
 
 import pytest
-from exactly_once_runs import KILL_POINTS, all_rows, killed, read, rows_of, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.structs import TopicPartition
 from support import name
+from support.exactly_once_runs import KILL_POINTS, all_rows, killed, read, rows_of, transaction_options, unstable
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.testing import wait_until

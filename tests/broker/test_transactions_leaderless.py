@@ -4,8 +4,8 @@ Kafka 4.3 and 4.4 write no marker to such a partition, and say that the transact
 """
 
 import pytest
-from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 from support import name, partitions_of
+from support.exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.testing import wait_until

@@ -5,7 +5,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from exactly_once_runs import (
+from kafka.structs import TopicPartition as KafkaTopicPartition
+from support import name, options
+from support.exactly_once_runs import (
     Run,
     all_rows,
     killed,
@@ -15,9 +17,7 @@ from exactly_once_runs import (
     transaction_options,
     unstable,
 )
-from kafka.structs import TopicPartition as KafkaTopicPartition
-from support import name, options
-from transactions import Writer
+from support.transactions import Writer
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.steps.sink_transaction import SinkTransaction

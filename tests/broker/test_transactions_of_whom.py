@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from exactly_once_runs import all_rows, killed, read, rows_of, running_source, transaction_options, unstable
 from support import committed, name
+from support.exactly_once_runs import all_rows, killed, read, rows_of, running_source, transaction_options, unstable
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.executor.writing.task_transaction import TaskTransaction

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors as kafka_errors
 import pytest
-from exactly_once_runs import Run, all_rows, begun, read, set_transaction_version, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
 from support import in_sync, name, partitions_of
+from support.exactly_once_runs import Run, all_rows, begun, read, set_transaction_version, transaction_options, unstable
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.errors import ProducerFencedError

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors as kafka_errors
 import pytest
-from exactly_once_runs import begun, unstable
 from kafka.protocol.admin import AlterClientQuotasRequest
 from support import name
+from support.exactly_once_runs import begun, unstable
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.testing import wait_until

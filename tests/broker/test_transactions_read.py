@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 from support import name
-from triggers import batch_values, read, send
+from support.triggers import batch_values, read, send
 
 from spark_kafka_group.testing import wait_until
 

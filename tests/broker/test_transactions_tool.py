@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
 from support import name
+from support.exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import TransactionLostError

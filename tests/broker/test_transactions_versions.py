@@ -2,7 +2,10 @@
 
 import kafka.errors as kafka_errors
 import pytest
-from exactly_once_runs import (
+from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
+from support import committed, name
+from support.exactly_once_runs import (
     Run,
     all_rows,
     killed,
@@ -13,9 +16,6 @@ from exactly_once_runs import (
     transaction_options,
     unstable,
 )
-from kafka import KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
-from support import committed, name
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.testing import wait_until

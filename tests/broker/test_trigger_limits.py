@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 from support import name
-from triggers import fill, send, send_anywhere
+from support.triggers import fill, send, send_anywhere
 
 from spark_kafka_group.driver import session
 from spark_kafka_group.driver.backlog.end_bounds import MinOffsets

@@ -8,13 +8,13 @@ import contextlib
 from types import SimpleNamespace
 
 import pytest
-from damage import cut_off
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import committed, committed_epochs, name
+from support.damage import cut_off
+from support.triggers import QUICK, Stream, batch, cuts, read
 from test_data_loss import loss
-from triggers import QUICK, Stream, batch, cuts, read
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster

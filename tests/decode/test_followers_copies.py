@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from damage import DAMAGES, batches
 from served import TP, Connection, Served, read_all
+from support.damage import DAMAGES, batches
 from test_left_out import SMALL, TWINS, indexed, written
 
 from spark_kafka_group.executor.reading import fetcher

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from damage import DAMAGES, PARTLY_READ, batches, damaged
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from kafka.errors import UnknownError
 from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
 from served import DAMAGED, TP, Connection, Result, Served, read_all
+from support.damage import DAMAGES, PARTLY_READ, batches, damaged
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor import decode

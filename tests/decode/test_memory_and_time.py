@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from damage import DAMAGES, damaged
 from decoding import ALL, Outcome, builder, decode, decode_in_steps
 from record_bytes import (
     CODECS,
@@ -35,6 +34,7 @@ from record_bytes import (
     wrapper,
 )
 from served import TP, Served, read_all
+from support.damage import DAMAGES, damaged
 
 from spark_kafka_group.errors import CorruptRecordError
 from spark_kafka_group.executor.decode import Decoder, codecs, load, problems

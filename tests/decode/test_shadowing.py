@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from source_tree import copy_of_sources
+from support.source_tree import copy_of_sources
 
 import spark_kafka_group
 

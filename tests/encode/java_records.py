@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from encoded import Row
-from java_gateway import JavaProcess
+from support.java_gateway import JavaProcess
 
 
 class JavaRecords(JavaProcess):

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from sockets_of import sockets_of
 from support import committed, members, numbered, options, produce, topic_with
+from support.sockets_of import sockets_of
 
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until

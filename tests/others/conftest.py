@@ -2,7 +2,7 @@
 
 import pytest
 from other_brokers import NO_GO, Kfake, go
-from triggers import Stream
+from support.triggers import Stream
 
 
 @pytest.fixture

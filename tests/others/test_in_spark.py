@@ -1,9 +1,9 @@
 """Queries of real Spark on kfake: streams, restarts, several members, and writing exactly once."""
 
 import pytest
-from batches import log_of
 from support import name
-from triggers import send
+from support.batches import log_of
+from support.triggers import send
 
 from spark_kafka_group.values.offsets import TopicPartition
 

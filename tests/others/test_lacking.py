@@ -4,9 +4,9 @@ import re
 import time
 
 import pytest
-from batches import client_options
-from exactly_once_runs import Run, transaction_options
-from triggers import batch_values, send
+from support.batches import client_options
+from support.exactly_once_runs import Run, transaction_options
+from support.triggers import batch_values, send
 
 from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main

@@ -4,10 +4,10 @@ import threading
 import time
 
 import pytest
-from batches import client_options
-from exactly_once_runs import Run, transaction_options
 from other_brokers import Tansu
-from triggers import batch_values, send
+from support.batches import client_options
+from support.exactly_once_runs import Run, transaction_options
+from support.triggers import batch_values, send
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, GroupKafkaError

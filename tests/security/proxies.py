@@ -7,7 +7,7 @@ import socket
 import socketserver
 import struct
 
-from relay import Relay
+from support.relay import Relay
 
 USER, PASSWORD = "proxy-user", "proxy-s3cret"
 

@@ -3,10 +3,10 @@
 import contextlib
 
 import pytest
-from exactly_once_runs import Run, all_rows, read
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from secured import add_user, options, scram
 from support import name
+from support.exactly_once_runs import Run, all_rows, read
 
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.options import Options

@@ -13,7 +13,7 @@ import pytest
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from scripted import CODES, ScriptedBroker
+from support.scripted import CODES, ScriptedBroker
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, OptionError
 from spark_kafka_group.executor.reading.read import brokers_for

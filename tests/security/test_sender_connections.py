@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from batches import ENCODER, batch_of, log_of, numbered, numbers
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from secured import REAUTHENTICATE_MS, add_user, options, scram
 from support import name
+from support.batches import ENCODER, batch_of, log_of, numbered, numbers
 
 from spark_kafka_group.errors import GroupKafkaError, WriteError
 from spark_kafka_group.executor.writing.sender import Sender

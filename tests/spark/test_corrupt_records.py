@@ -7,11 +7,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from damage import DAMAGES, PARTLY_READ, batches
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from support import committed, options
+from support.damage import DAMAGES, PARTLY_READ, batches
 
 from spark_kafka_group import BrokerError, CorruptRecordError, OptionError
 from spark_kafka_group.executor.reading import fetcher

@@ -11,8 +11,8 @@ import sys
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql.functions import udf
-from sockets_of import sockets_of
 from support import WORKERS_PYTHON
+from support.sockets_of import sockets_of
 
 from spark_kafka_group.tools.ending import checkpoint_of
 from spark_kafka_group.tools.last_line import first_line, sentence

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 from support import committed, name, options
-from transactions import Writer
+from support.transactions import Writer
 
 from spark_kafka_group import group_batch
 

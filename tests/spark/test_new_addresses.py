@@ -3,8 +3,8 @@
 import threading
 
 import pytest
-from relay import Bootstrap
 from support import committed, numbered, options, produce, topic_with
+from support.relay import Bootstrap
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.testing import KafkaCluster, wait_until

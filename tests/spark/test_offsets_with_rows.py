@@ -78,7 +78,7 @@ def together(spark):
 def test_offsets_become_visible_with_rows_and_a_batch_that_failed_is_read_again(
     spark, kafka, group, together, tmp_path
 ):
-    from transactions import consumed
+    from support.transactions import consumed
 
     topics = [topic_with(kafka, numbered(60, 2), partitions=2) for _ in range(2)]
     out, one = kafka.create_topic(name("out"), partitions=1), name("sink")

@@ -6,7 +6,7 @@ import sys
 import zipfile
 
 import pytest
-from source_tree import ROOT, copy_of_sources
+from support.source_tree import ROOT, copy_of_sources
 
 pytest.importorskip("Cython")
 

@@ -2,7 +2,7 @@
 
 import pytest
 from kafka import KafkaConsumer
-from kafka_settings import JAVA
+from support.kafka_settings import JAVA
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import OPTION_NAMES, Options

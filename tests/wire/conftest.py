@@ -1,7 +1,7 @@
 """A scripted coordinator, and members of its group."""
 
 import pytest
-from scripted import ScriptedBroker
+from support.scripted import ScriptedBroker
 
 from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver

@@ -4,8 +4,8 @@ import contextlib
 import socketserver
 
 import pytest
-from scripted import ScriptedBroker
 from support import serving
+from support.scripted import ScriptedBroker
 from test_outages import BRIEF
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError

@@ -2,7 +2,7 @@
 
 import pytest
 from kafka.errors import KafkaConnectionError
-from scripted import FOREVER
+from support.scripted import FOREVER
 
 from spark_kafka_group.errors import (
     BrokerError,

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from scripted import CODES, FOREVER
+from support.scripted import CODES, FOREVER
 from test_cells import BILLS, HEARTBEAT, ORDERS
 from test_driver_reactions import LIMIT, committed, ends
 from test_outages import BRIEF

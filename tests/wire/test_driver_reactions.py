@@ -1,7 +1,7 @@
 """Reactions above the client: those of a query with its positions and its running micro-batch."""
 
 import pytest
-from scripted import FOREVER
+from support.scripted import FOREVER
 from test_cells import BILLS, COMMIT, HEARTBEAT, JOIN, OFFSET_FETCH, ORDERS, SYNC, cells, joins
 
 from spark_kafka_group.errors import CommitError, FencedError, MembershipError

@@ -1,11 +1,11 @@
 """Answers of coordinators that no broker should give: an error names the id and the answer, and nothing is taken."""
 
 import pytest
-import scripted
-from exactly_once_runs import transaction_options
 from kafka.protocol.admin import DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorResponse
-from scripted import ScriptedBroker
+from support import scripted
+from support.exactly_once_runs import transaction_options
+from support.scripted import ScriptedBroker
 
 from spark_kafka_group import BrokerError
 from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from scripted import FOREVER
+from support.scripted import FOREVER
 from test_cells import BILLS, COMMIT, JOIN, ORDERS
 from test_driver_reactions import ALL, LIMIT, committed, ends
 

@@ -4,7 +4,7 @@ import base64
 import logging
 
 import pytest
-from scripted import CODES, ScriptedBroker
+from support.scripted import CODES, ScriptedBroker
 
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.reading.read import brokers_for, read

@@ -4,8 +4,8 @@ import time
 import uuid
 
 import pytest
-from batches import batch_of, numbered, numbers, sender
-from scripted_logs import ScriptedLogs
+from support.batches import batch_of, numbered, numbers, sender
+from support.scripted_logs import ScriptedLogs
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, RecordTooLargeError, WriteError
 from spark_kafka_group.executor.writing.sender import Written

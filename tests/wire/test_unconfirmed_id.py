@@ -1,7 +1,7 @@
 """A member id that a coordinator gave when another broker had the group already: nobody else has joined."""
 
 import pytest
-from scripted import CODES
+from support.scripted import CODES
 from test_cells import JOIN, joins
 
 from spark_kafka_group.errors import FencedError

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from itertools import count
 
-from damage import cut_off
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
+from support.damage import cut_off
 
 from matrix.cells.registry import BROKER, Cell, add
 from matrix.checkpoint import TP

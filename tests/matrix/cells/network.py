@@ -19,8 +19,8 @@ from typing import Any, cast
 import pytest
 from brokers import HOSTS, Brokers
 from network import TESTS, Network
-from relay import Relay
 from support import WORKERS_PYTHON
+from support.relay import Relay
 
 from matrix.cells.registry import BOTH, GROUPKAFKA, Cell, add
 from matrix.scene import Scene

@@ -1,7 +1,7 @@
 """Batches of an exactly-once write, as Spark runs them: planned, written by tasks, committed. Also in a process of its
 own that dies where it is told to.
 
-    python exactly_once_runs.py OPTIONS WHERE
+    python -m support.exactly_once_runs OPTIONS WHERE
 
 OPTIONS is JSON of :class:`Run`'s arguments. WHERE is one of KILL_POINTS, or "nowhere".
 """
@@ -21,7 +21,6 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.admin import UpdateFeatureType
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from support import wait_for_markers
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.executor.writing.task_transaction import TaskTransaction
@@ -39,6 +38,7 @@ from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, f
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from support import wait_for_markers
 
 KILL_POINTS = ("begun", "half written", "flushed", "deciding", "decided", "half ended", "ended")
 """Before the flush, after it, with the decision's record written but not committed, right after the decision, between
@@ -199,7 +199,9 @@ def killed(options: TransactionOptions, topic: str, batch: int, where: str, more
         "timeout_ms": options.transacting.transaction_timeout_ms, "topic": topic, "batch": batch, "more": more,
         "decisions": options.transacting.decision_topic,
     }  # fmt: skip
-    return subprocess.run([sys.executable, __file__, json.dumps(given), where], check=False, timeout=120).returncode
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-P", "-m", "support.exactly_once_runs", json.dumps(given), where]
+    return subprocess.run(command, check=False, timeout=120, env=environment).returncode
 
 
 def _die_at(where: str) -> None:

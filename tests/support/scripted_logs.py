@@ -13,9 +13,9 @@ from kafka.protocol.admin import DescribeProducersResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatch
-from scripted import CODES, ScriptedBroker
 
 from spark_kafka_group.values.offsets import TopicPartition
+from support.scripted import CODES, ScriptedBroker
 
 RECOGNISED = 5
 PRODUCER_AT = 43

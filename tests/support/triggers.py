@@ -3,10 +3,10 @@
 import json
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from support import Record, produce
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.testing import wait_until
+from support import Record, produce
 
 QUICK = {"kafka.metadata.max.age.ms": "300"}
 """New topics and partitions are noticed soon."""

@@ -9,7 +9,7 @@ import socket
 import socketserver
 import threading
 
-from relay import Relay
+from support.relay import Relay
 
 LONGEST_S, SHORTEST_S = 1.5, 0.5
 

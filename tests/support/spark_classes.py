@@ -1,6 +1,6 @@
 """Archives the classes that Spark's JVM loads in tests (CDS), so that the next ones start in half the time.
 
-    python tests/spark_classes.py FILE
+    python tests/support/spark_classes.py FILE
 
 An archive is for one JVM and one set of jars; a JVM that is given one of others goes without it.
 """

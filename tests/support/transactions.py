@@ -7,9 +7,9 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
-from support import name, wait_for_markers
 
 from spark_kafka_group.testing import wait_until
+from support import name, wait_for_markers
 
 
 def log_end(kafka: Any, topic: str, isolation_level: str = "read_uncommitted", partition: int = 0) -> int:
