@@ -188,7 +188,9 @@ def test_a_token_is_asked_for_once_and_used_by_all_connections(kafka, records, g
     assert asked == [("Basic Ymlja2VyOnMzY3JldA==", {"grant_type": ["client_credentials"], "scope": ["kafka read"]})]
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "mechanism", ["PLAIN", *(pytest.param(name, marks=pytest.mark.soak) for name in ("SCRAM-SHA-256", "OAUTHBEARER"))]
+)
 def test_sasl_over_tls_through_spark(kafka, records, group, authority, endpoint, spark, tmp_path, mechanism):
     url, asked = endpoint
     ways = {

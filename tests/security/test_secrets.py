@@ -47,6 +47,7 @@ def test_kafka_pythons_log_at_debug_has_no_credentials(kafka, records, group, ca
         assert secret not in caplog.text
 
 
+@pytest.mark.soak
 def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, authority, tmp_path):
     user = f"user-{group}"
     add_user(kafka, user, HUSH)
