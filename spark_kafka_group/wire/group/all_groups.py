@@ -66,6 +66,12 @@ def becomes_free(listed: Any) -> bool:
     return kind_of(listed) in (CLASSIC, CONSUMER)
 
 
+def why_not_for_consumers(listed: Any) -> str:
+    """Why consumers cannot join a listed group of others, and what to do."""
+    even = "" if becomes_free(listed) else ", not even while it is empty"
+    return f"it is a {listed_use(listed)} group, which consumers cannot join{even}: take another kafka.group.id"
+
+
 async def _states(manager: Any, node_id: int, listed: Iterable[Any]) -> dict[str, tuple[str, int]]:
     """State and number of members of each group, without those that are gone."""
     named: dict[str, list[str]] = {}

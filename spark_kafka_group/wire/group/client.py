@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
@@ -35,7 +35,7 @@ from spark_kafka_group.values.timing import Timing
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
-from spark_kafka_group.wire.group.all_groups import becomes_free, is_of_others, listed_use
+from spark_kafka_group.wire.group.all_groups import becomes_free, is_of_others, why_not_for_consumers
 from spark_kafka_group.wire.group.joining import Joining
 from spark_kafka_group.wire.group.leaving import Leaving
 from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
@@ -76,11 +76,7 @@ class GroupClient(LogClient):
     """
 
     def __init__(
-        self,
-        options: Options,
-        group_id: str,
-        instance_id: str | None = None,
-        strategies: Sequence[Strategy] = (),
+        self, options: Options, group_id: str, instance_id: str | None = None, strategies: Sequence[Strategy] = ()
     ) -> None:
         self._group_id = group_id
         self._manual = False
@@ -114,9 +110,8 @@ class GroupClient(LogClient):
         fetched = self._coordinator._handle_offset_fetch_response
         self._coordinator._handle_offset_fetch_response = lambda response: fetched(of_no_group(response))
         self._answers = self._calls.answers
-        self._answers.listen_to(
-            self._coordinator, Facts(group_id, instance_id, options.group.session_timeout_ms, names)
-        )
+        facts = Facts(group_id, instance_id, options.group.session_timeout_ms, names)
+        self._answers.listen_to(self._coordinator, facts)
         # A running micro-batch is progress, however long: the client must not leave by itself. The rebalance timeout
         # sent to the broker is the coordinator's own copy of the setting and stays.
         self._coordinator.heartbeat.config["max_poll_interval_ms"] = float("inf")
@@ -172,7 +167,9 @@ class GroupClient(LogClient):
             self._consumer.assign([KafkaTopicPartition(*tp) for tp in sorted(subscription.partitions)])
         elif subscription.pattern is not None:
             self._consumer.subscribe(pattern=".*")
-            self._consumer._subscription.subscribed_pattern = _Pattern(subscription)
+            # kafka-python's regular expression has to match from the start of a name, and cannot express "and the
+            # retry topics of these", nor "but not the topic of decisions"
+            self._consumer._subscription.subscribed_pattern = SimpleNamespace(match=subscription.includes)
         else:
             self._consumer.subscribe(sorted(subscription.topics))
 
@@ -326,7 +323,7 @@ class GroupClient(LogClient):
                 case kafka_errors.InvalidSessionTimeoutError() as cause:
                     raise self._session_timeout_refused(doing, cause) from error
                 case kafka_errors.InconsistentGroupProtocolError() if is_of_others(group := self._listed()):
-                    raise self._of_others(doing, group) from error
+                    raise MembershipError(f"{doing}: {why_not_for_consumers(group)}") from error
                 case _:
                     raise MembershipError(str(error)) from error
 
@@ -348,7 +345,7 @@ class GroupClient(LogClient):
         with contextlib.suppress(AuthorizationError):
             group = self._calls.retried(doing, look)
             if is_of_others(group) and not becomes_free(group):
-                raise self._of_others(doing, group)
+                raise MembershipError(f"{doing}: {why_not_for_consumers(group)}")
 
     def _listed(self) -> Any | None:
         """The group in its coordinator's list; None where it is not there, or brokers do not say."""
@@ -357,12 +354,6 @@ class GroupClient(LogClient):
         except kafka_errors.KafkaError:  # an error that is to be said is about something else
             return None
         return next((one for one in groups if one.group_id == self._group_id), None)
-
-    def _of_others(self, doing: str, group: Any) -> MembershipError:
-        use, even = listed_use(group), "" if becomes_free(group) else ", not even while it is empty"
-        return MembershipError(
-            f"{doing}: it is a {use} group, which consumers cannot join{even}: take another kafka.group.id"
-        )
 
     def _session_timeout_refused(self, doing: str, error: Exception) -> MembershipError:
         """The error of a refused session timeout, with the bounds of the broker that refused it."""
@@ -557,11 +548,3 @@ class GroupClient(LogClient):
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return self._calls.run(call)
-
-
-class _Pattern:
-    """In place of kafka-python's regular expression: that has to match from the start of a name, and cannot express
-    "and the retry topics of these", nor "but not the topic of decisions"."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self.match = subscription.includes
