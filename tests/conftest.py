@@ -19,7 +19,7 @@ WHOLE = {"cluster", "security"}
 """Rooms whose tests share brokers and Spark sessions that start slowly."""
 CELLS = "tests/matrix/test_cells.py"
 """Its tests start Spark for themselves, so each may run on any worker."""
-WITH_SPARK = 2
+WITH_SPARK = 3
 """Workers that run all rooms; those beyond them run rooms that wait."""
 WAITING = {"broker", "chaos", "wire"}
 """Rooms that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
@@ -57,7 +57,7 @@ def is_on_three_brokers(nodeid):
 def pytest_xdist_make_scheduler(config, log):
     """Keeps the tests of a file, or of a whole room, on one worker, where they share their fixtures.
 
-    Two workers keep two cores busy with Spark. The others run the rooms that wait, and no other.
+    Three workers keep two cores busy with Spark. The others run the rooms that wait, and no other.
     """
     from xdist.scheduler import LoadScopeScheduling
 
