@@ -6,7 +6,7 @@ a little with each partition that moves. A flow is the cheapest when no cycle of
 cycles are looked for until there is none. The loads are then the most even there are, by every measure of evenness, and
 nothing else with loads as even moves fewer partitions.
 
-A cycle of negative cost in a small graph (Bellman-Ford).
+Bellman-Ford finds a cycle of negative cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A bar for a batch read, whose number of records is known before it starts.
-
-How far a query is, by the progress of its micro-batches.
-"""
+"""A bar for a batch read, whose number of records is known before it starts."""
 
 from __future__ import annotations
 

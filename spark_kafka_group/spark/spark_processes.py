@@ -1,22 +1,20 @@
-"""What this package does in Spark's Python processes: errors of one sentence, and workers that start quickly.
+"""What this package does in Spark's Python processes: errors of one sentence, quick starts, ends without a traceback.
 
-Spark's Python processes over Unix domain sockets: they end without a traceback when Spark has hung up.
-
-Spark closes the connection to a worker whose rows it needs no more (``show(2)``), that reported an error, or that was
-idle for a minute. The worker then writes a few last bytes, and Spark's daemon prints a BrokenPipeError. Over TCP the
-kernel takes these bytes, and no one sees it. Nothing is lost either way.
+**Spark has hung up.** Over Unix domain sockets its processes print a traceback then. Spark closes the connection to a
+worker whose rows it needs no more (``show(2)``), that reported an error, or that was idle for a minute. The worker then
+writes a few last bytes, and Spark's daemon prints a BrokenPipeError. Over TCP the kernel takes these bytes, and no one
+sees it. Nothing is lost either way.
 
 A stream reader's process does the same when its query is stopped: it has an answer to send, or reports that its input
 has ended. Python itself prints this BrokenPipeError, and Spark shows the part that it reads before it ends the process,
 at times the first line alone.
 
-The connection between Spark's JVM and this Python worker, where it is TCP.
+**The connection to Spark's JVM is TCP.** Spark writes a task in small pieces. The kernel keeps a small piece back until
+the one before it has been acknowledged (Nagle), and this side's kernel, which has nothing to send meanwhile,
+acknowledges after 40 ms only (delayed ACK). That is most of a small task's time. With
+``spark.python.unix.domain.socket.enabled=true`` there is no TCP.
 
-Spark writes a task in small pieces. The kernel keeps a small piece back until the one before it has been acknowledged
-(Nagle), and this side's kernel, which has nothing to send meanwhile, acknowledges after 40 ms only (delayed ACK). That
-is most of a small task's time. With ``spark.python.unix.domain.socket.enabled=true`` there is no TCP.
-
-pyspark's mapInArrow, which imports pandas on the driver, although it does not need it.
+**mapInArrow** of pyspark imports pandas on the driver, and does not need it.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ beyond what is left of the old log, and reading goes on where the two logs diver
 The kept epoch may be later than that of the record before the position. No record before the position has a later one,
 so the end of the kept epoch is at or after the position, unless records are gone.
 
-failOnDataLoss: records that this query has not read are gone. It stops, or it logs and counts them and goes on.
-
-The conditions, and their names after ``KAFKA_DATA_LOSS.``, are those of Spark's kafka source.
+Where records are gone that this query has not read, it stops, or it logs and counts them and goes on, as failOnDataLoss
+says. The conditions, and their names after ``KAFKA_DATA_LOSS.``, are those of Spark's kafka source.
 """
 
 from __future__ import annotations

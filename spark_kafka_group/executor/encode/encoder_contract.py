@@ -15,7 +15,7 @@ How a task writes rows::
         while (position := builder.append(rows, indices, position, now_ms)) < len(indices):
             send(partition, builder.seal())
 
-A record batch of message format v2, as a producer sends it to a partition.
+A record batch is one of message format v2, as a producer sends it to a partition.
 """
 
 from __future__ import annotations

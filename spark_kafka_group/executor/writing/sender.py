@@ -2,8 +2,6 @@
 
 There is no thread: all that can be done without waiting is done whenever a batch is handed over, and the rest while
 there is no room for another one, and at the end. While the caller does something else, time limits stand still.
-
-Time that stands still while a caller is busy with something else.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Credentials of a connection, from Kafka's ``sasl.*`` settings and the login module's options.
 
-Which places tokens may come from, as Kafka 4 has its system property for it.
-
-An option may come from another person: it should not make each node send secrets in the clear, or hand
-the files of its disk to brokers.
+Tokens may come from allowed places only, as Kafka 4 has its system property for it. An option may come from another
+person: it should not make each node send secrets in the clear, or hand the files of its disk to brokers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """kafka-python's event loop, as this package's clients run it.
 
-SIGTERM and Ctrl-C while kafka-python's event loop runs on the main thread.
-
-Python runs a signal's handler in the main thread, between any two instructions, and these handlers raise. The loop
-takes every exception, also SystemExit and KeyboardInterrupt, for one of the task that it runs: 1. the task fails, as if
-a connection had been lost, 2. the signal is forgotten, 3. the process goes on. So handlers wait for the loop's next
-pause, and a signal wakes it.
+SIGTERM and Ctrl-C may come while the loop runs on the main thread. Python runs a signal's handler in the main thread,
+between any two instructions, and these handlers raise. The loop takes every exception, also SystemExit and
+KeyboardInterrupt, for one of the task that it runs: 1. the task fails, as if a connection had been lost, 2. the signal
+is forgotten, 3. the process goes on. So handlers wait for the loop's next pause, and a signal wakes it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ broker.
 A broker that is slow, as under load, would be given up again and again. Each time it is waited for twice as long as
 before: who takes a new connection and greets is there, so a broker that is gone costs nothing by that.
 
-Authenticating a connection again, before a broker's connections.max.reauth.ms or the life of its token is over.
+A connection is authenticated again before a broker's connections.max.reauth.ms or the life of its token is over.
 """
 
 from __future__ import annotations

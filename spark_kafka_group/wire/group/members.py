@@ -5,7 +5,7 @@ and leave: its classic members stay members all the time. DescribeGroups knows c
 depending on its version, that they are dead or not found; ConsumerGroupDescribe knows the others only, and brokers
 before Kafka 3.7 do not know it.
 
-ConsumerGroupDescribe (KIP-848), for which kafka-python has no schema: Kafka's own is in the files of these names.
+kafka-python has no schema of ConsumerGroupDescribe: Kafka's own is in the files of this name.
 """
 
 from __future__ import annotations

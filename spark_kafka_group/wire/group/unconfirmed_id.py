@@ -1,6 +1,6 @@
-"""A member id that a coordinator gave when it had lost the group already.
+"""What requests of before leave behind: a member id of a coordinator that had lost the group, a killed process's own.
 
-The request of a killed process that reaches the coordinator after that of the process that was started in its place.
+The request of a killed process may reach the coordinator after that of the process that was started in its place:
 
 1. A query is killed. Its JoinGroup waits in the coordinator's socket, as that broker's process stands still, or the
 network does. 2. The query is started again, and joins under the same instance id. 3. The coordinator goes on, and reads

@@ -8,9 +8,7 @@ A silent answer, with neither records nor an error, proves nothing about the log
 part of the gap, the task waits until the bytes of one response show the damage, the next record batch, and all in
 between.
 
-Offsets that a task leaves out, because their record batch cannot be read.
-
-Record batches that could not be read, sent to a dead-letter topic as the broker sent them.
+With ``deadLetter`` such a record batch is sent to a dead-letter topic as the broker sent it.
 """
 
 from __future__ import annotations

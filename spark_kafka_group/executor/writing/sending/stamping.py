@@ -1,8 +1,7 @@
 """Who sends a task's record batches: a producer of this worker, one in a transaction, or nobody in particular.
 
-A producer of this Python worker: its id, and how far it has counted in each partition.
-
-Tasks of a worker take it over from each other. Brokers keep something for each producer id in each partition for a day,
+A producer of this worker has an id, and has counted so far in each partition. Tasks of a worker take it over from each
+other. Brokers keep something for each producer id in each partition for a day,
 so an id for each task would fill their memory.
 """
 
