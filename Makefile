@@ -162,8 +162,8 @@ test-oldest: $(VENV)/.installed $(OLDEST)/.installed  ## the tests that depend o
 	PYSPARK_PYTHON=$(abspath $(OLDEST))/bin/python $(OLDEST)/bin/python -P -m pytest $(AT_ONCE) $(TESTS) $(ARGS)
 
 .PHONY: test-faults
-test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each family, in real Spark: the short form of `make faults`
-	$(BIN)/pytest -m faults -n 2 tests/matrix $(ARGS)
+test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each family, in real Spark: the short form of `make faults`; FAULTS="driver-kill or kafka-python-kill"
+	$(BIN)/pytest -m faults -n 2 tests/matrix $(if $(FAULTS),-k '$(FAULTS)') $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, go and die, with every assignment strategy

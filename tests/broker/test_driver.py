@@ -366,6 +366,7 @@ def test_calls_from_several_threads_do_not_meet(kafka, group, driver_of):
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
 
 
+@pytest.mark.soak
 def test_the_progress_tells_the_numbers_that_kafkas_tool_tells(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(30, 3))
     driver = driver_of(kafka, topic, group)

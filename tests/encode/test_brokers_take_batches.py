@@ -26,6 +26,7 @@ def produce(kafka: Any, topic: str, data: bytes) -> Any:
     return partition
 
 
+@pytest.mark.soak
 def test_a_broker_takes_every_codec_and_javas_consumer_prints_the_rows(kafka: Any, topic: str) -> None:
     rows = [Row(b"k%d" % i, b"v%d" % i * 500, [("h", b"%d" % i), ("h", None)] if i % 2 else None) for i in range(200)]
     offset = 0
