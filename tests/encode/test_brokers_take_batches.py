@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from encoded import Row, encode, rows_of
 from kafka.protocol.producer import ProduceRequest
 
