@@ -39,6 +39,8 @@ READS_S = 5
 STEP_S = 300
 STARTS = 2
 """How often the query is started where Spark's own limit ends its start: a busy machine is quicker the second time."""
+SHOWN_WITHIN_S = 10
+"""How long the last lines of a query that has ended may take."""
 TOO_SLOW = "Python worker failed to connect back", "Timed out while waiting for the Python worker to connect back"
 ITEMS = ["espresso", "flat white", "cold brew", "croissant", "cinnamon roll", "beans 250 g", "beans 1 kg", "mug"]
 STORY = """\
@@ -164,13 +166,14 @@ class Job:
         """Raise :class:`QueryEndedError` if it has ended."""
         code = self._process.poll()
         if code is not None:
-            self._shown.join(10)
+            self._shown.join(SHOWN_WITHIN_S)
             raise QueryEndedError([line for line in self.said if line.strip()], code, self.log)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):  # all its processes have ended
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._shown.join(SHOWN_WITHIN_S)
 
     def stop(self) -> None:
         """End it as Ctrl-C does; it prints its last line."""
@@ -179,6 +182,7 @@ class Job:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._shown.join(SHOWN_WITHIN_S)
 
 
 class QueryEndedError(Exception):
