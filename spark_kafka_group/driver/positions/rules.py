@@ -5,13 +5,13 @@ Values in, values out: the ends of a log appear as EARLIEST and LATEST, times as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.errors import NEW_CHECKPOINT, NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.options.bounds import WORDS, Bound, Position
 from spark_kafka_group.text.printable import printable
-from spark_kafka_group.values.commit_metadata import generation_of, is_known, is_own, is_written_over, writer_of
+from spark_kafka_group.values.commit_metadata import Writer, generation_of, is_known, is_own, is_written_over, writer_of
 from spark_kafka_group.values.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.values.retry_topics import delay_of
 from spark_kafka_group.wire import Committed
@@ -59,22 +59,26 @@ def replaced_in(
 
 def latest_generation(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
     """The latest generation in which the query `reader` had one of these offsets; -1 for none."""
-    generations = (generation_of(group.metadata, reader) for group in committed.values())
-    return max((generation for generation in generations if generation is not None), default=-1)
+    return _latest(generation_of(group.metadata, reader) for group in committed.values())
 
 
 def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
     """The latest micro-batch for which the query `reader` has committed one of these offsets; -1 for none."""
-    writers = (writer_of(group.metadata) for group in committed.values())
-    batches = (writer.batch for writer in writers if writer is not None and writer.reader == reader)
-    return max((batch for batch in batches if batch is not None), default=-1)
+    return _latest(writer.batch for writer in _writers(committed) if writer.reader == reader)
 
 
 def latest_batch_of_others(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
     """The latest micro-batch for which queries other than `reader` have committed one of these offsets; -1 for none."""
+    return _latest(writer.batch for writer in _writers(committed) if writer.reader != reader)
+
+
+def _writers(committed: Mapping[TopicPartition, Committed]) -> Iterator[Writer]:
     writers = (writer_of(group.metadata) for group in committed.values())
-    batches = (writer.batch for writer in writers if writer is not None and writer.reader != reader)
-    return max((batch for batch in batches if batch is not None), default=-1)
+    return (writer for writer in writers if writer is not None)
+
+
+def _latest(numbers: Iterable[int | None]) -> int:
+    return max((number for number in numbers if number is not None), default=-1)
 
 
 def of_later_batches(
