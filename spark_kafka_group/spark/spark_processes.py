@@ -27,7 +27,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -80,7 +79,7 @@ def acknowledge_at_once() -> None:
     The rest of the task can then follow. Works on Linux, where Spark connects by TCP, and does nothing elsewhere.
     """
     for descriptor in _spark_connections(os.getpid()):
-        with suppress(OSError), _borrowed(descriptor) as connection:
+        with contextlib.suppress(OSError), _borrowed(descriptor) as connection:
             # The kernel goes back to delayed ones by itself, so this is said for each task.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -96,14 +95,14 @@ def _spark_connections(pid: int) -> tuple[int, ...]:
         return ()
     descriptors = []
     for name in os.listdir(_OPEN_FILES):
-        with suppress(OSError, ValueError), _borrowed(int(name)) as connection:
+        with contextlib.suppress(OSError, ValueError), _borrowed(int(name)) as connection:
             over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
             if over_tcp and ip_address(connection.getpeername()[0]).is_loopback:
                 descriptors.append(int(name))
     return tuple(descriptors)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
     """The socket of a descriptor that Spark owns; detached afterwards. OSError when it is no socket."""
     blocking = os.get_blocking(descriptor)
