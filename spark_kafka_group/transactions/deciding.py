@@ -27,8 +27,8 @@ from spark_kafka_group.values.exactly_once import (
 )
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.values.source_offsets import SourceOffsets
-from spark_kafka_group.wire.kept import kept_client
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import NONE_BEGINS_MS, TransactionClient, longest_mark
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 

@@ -22,8 +22,8 @@ from spark_kafka_group.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.values.exactly_once import OF_A_BATCH_WRITE, Decision, ProducerIdAndEpoch, State
 from spark_kafka_group.values.planned_transactions import PlannedTransactions
 from spark_kafka_group.values.source_offsets import SourceOffsets, published
-from spark_kafka_group.wire.kept import kept_client
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 log = logging.getLogger(__name__)

@@ -1,15 +1,11 @@
-"""Connections and transaction clients that a process keeps for the next one that needs them: Spark reuses processes."""
+"""Connections that a process keeps for the next one that needs them: Spark reuses its Python workers."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
-
-from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -43,31 +39,3 @@ class KeptConnections(Generic[K, V]):
             (process, _), kept = self._kept.popitem()
             if process == os.getpid():
                 self._close(kept)
-
-
-_kept: KeptConnections[tuple[str, TransactionOptions], TransactionClient] = KeptConnections(TransactionClient.close)
-close_all = _kept.close_all
-
-
-@contextlib.contextmanager
-def kept_client(options: TransactionOptions, role: str, reached_before: bool = True) -> Iterator[TransactionClient]:
-    """A client that the next one with these options gets, too, unless there was an error. For one thread.
-
-    Parameters
-    ----------
-    reached_before
-        As of :class:`TransactionClient`: only the first plan of an application does not know it.
-
-    Raises
-    ------
-    BrokerError
-        When no broker can be reached.
-    """
-    key = role, options
-    client = _kept.take(key) or TransactionClient(options.client, role, options.limit_ms, reached_before)
-    try:
-        yield client
-    except BaseException:
-        client.close()
-        raise
-    _kept.keep(key, client)

@@ -10,7 +10,7 @@ from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.kept import close_all
+from spark_kafka_group.wire.transactions.kept_clients import close_all
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.kept import close_all
 from spark_kafka_group.wire.topic_admin import TopicAdmin
+from spark_kafka_group.wire.transactions.kept_clients import close_all
 
 AT_ONCE_S = 30
 

@@ -15,8 +15,8 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.kept import close_all
 from spark_kafka_group.wire.topic_admin import TopicAdmin
+from spark_kafka_group.wire.transactions.kept_clients import close_all
 
 
 def killed(stream):

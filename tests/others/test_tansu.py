@@ -13,7 +13,7 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.kept import close_all
+from spark_kafka_group.wire.transactions.kept_clients import close_all
 
 pytestmark = pytest.mark.soak
 QUICK = {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}

@@ -236,6 +236,6 @@ def test_a_worker_imports_nothing_but_what_writing_needs():
     assert {parts[1] for parts in own if parts[0] == "values" and len(parts) > 1} == OF_ITS_VALUES - {
         "user_classes"
     } | {"exactly_once", "planned_transactions"}
-    assert not {("executor", "reading"), ("wire", "group")} & {parts[:2] for parts in own}
+    assert not {("executor", "reading"), ("wire", "group"), ("wire", "transactions")} & {parts[:2] for parts in own}
     assert "spark_kafka_group.executor.encode._encode_c" in written
     assert not {"spark_kafka_group.executor.encode._encode_py", "pyarrow.compute", "pandas", "difflib"} & written

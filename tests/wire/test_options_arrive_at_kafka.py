@@ -16,7 +16,7 @@ from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
-from spark_kafka_group.wire.kept import close_all, kept_client
+from spark_kafka_group.wire.transactions.kept_clients import close_all, kept_client
 
 GIVEN = {
     "kafka.client.id": "mine", "kafka.request.timeout.ms": "4321", "kafka.connections.max.idle.ms": "54321",

@@ -34,7 +34,7 @@ from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import event_loop, manager, wrong_addresses
 from spark_kafka_group.wire.client.connect import connection_configs
 from spark_kafka_group.wire.client.refusals import RefusedError
-from spark_kafka_group.wire.kept import kept_client
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
 ORDERS = [TopicPartition("orders", 0)]

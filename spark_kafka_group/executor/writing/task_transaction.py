@@ -16,7 +16,7 @@ from spark_kafka_group.values.exactly_once import BatchId, ProducerIdAndEpoch, T
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.planned_transactions import PlannedTransactions, RowsWritten, TaskWrite
 from spark_kafka_group.values.transactional_ids import TaskId
-from spark_kafka_group.wire.kept import kept_client
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED
 

@@ -23,11 +23,8 @@ from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spark_kafka_group.executor.writing.sink_columns import SinkColumns
     from spark_kafka_group.options.producing import Producing
-    from spark_kafka_group.options.sink_options import SinkOptions
 
 
 _topics: WeakKeyDictionary[Leaders[Any], dict[float, WritableTopics]] = WeakKeyDictionary()
