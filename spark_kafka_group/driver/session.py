@@ -39,7 +39,7 @@ from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.end_bounds import MinOffsets
 from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.membership.member_protocol import Joined
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.query import Query
@@ -93,10 +93,10 @@ class GroupSession:
         self.standing = query.standing
         self.checkpointed_ends = CheckpointedEnds()
         self.backlog = Backlog(query, caps)
-        self._siblings = Siblings(shared, query.group_id, reader, query.subscription)
+        self._other_sources = OtherSources(shared, query.group_id, reader, query.subscription)
         self._yielded = YieldedBatch(query.committer, query.client, reader)
-        self._settling = Settling(query, self._yielded, self._siblings)
-        self._taking = Taking(query, self.backlog, self._yielded, self._siblings)
+        self._settling = Settling(query, self._yielded, self._other_sources)
+        self._taking = Taking(query, self.backlog, self._yielded, self._other_sources)
         self._samples = LogSamples(options.client)
         self._sink = SinkTransaction.of(query, shared)
         self._min_offsets = MinOffsets(options.reading.max_trigger_delay_ms)
@@ -170,7 +170,7 @@ class GroupSession:
 
     def settle_between_triggers(self, patience_ms: float) -> None:
         """Take part in a rebalance if no batch runs, so that the group need not wait."""
-        if self._lets_siblings_join():
+        if self._lets_other_sources_join():
             if self.member.unsettled():
                 self._go_on_with_replay(self._settling.be_member(patience_ms))
         elif self._may_rejoin(patience_ms):
@@ -201,7 +201,7 @@ class GroupSession:
                 self._sink.abort_left(within_ms)
             self.backlog.close()
             self._samples.close()
-            self._siblings.close()
+            self._other_sources.close()
 
     # Steps
 
@@ -246,13 +246,13 @@ class GroupSession:
         3. This member comes back with other partitions than those that were looked up.
 
         Where the sink commits offsets, the group has the batch's starts before it begins: 1. the query is killed in its
-        first batch, 2. a neighbour gets a partition, and finds no offset, 3. the batch is run again without it.
+        first batch, 2. another member gets a partition, and finds no offset, 3. the batch is run again without it.
         """
         member = self.member
         if backlog and (member.may_be_joined() or self._sink is not None):
             hand_over(self._query)
         owned = member.generation.assignment
-        if self._siblings.any() and not member.generation.alone:
+        if self._other_sources.any() and not member.generation.alone:
             return True  # a generation of its own would wait for the others of the same query
         joined = member.next_generation()
         if joined is Joined.SAME or member.generation.unbroken == owned == member.generation.assignment:
@@ -315,7 +315,7 @@ class GroupSession:
         self._replayed_s = time.monotonic()
         return batch
 
-    def _lets_siblings_join(self) -> bool:
+    def _lets_other_sources_join(self) -> bool:
         """Whether a batch that is run again, and that the sink is to commit, does not hold up a rebalance yet.
 
         1. The query starts, and none of its sources is a member any more. 2. The first one joins, and gives Spark the
@@ -326,7 +326,7 @@ class GroupSession:
         if sink is None or planned is None or not (planned.replayed and planned.end.in_transaction and planned.ends):
             return False
         limit_s = self._query.options.group.session_timeout_ms / 1000
-        return time.monotonic() - self._replayed_s < limit_s and sink.lacks(self._siblings.apart())
+        return time.monotonic() - self._replayed_s < limit_s and sink.lacks(self._other_sources.apart())
 
     def _go_on_with_replay(self, joined: Joined) -> None:
         """Let the batch that is run again belong to the new generation, if this member has kept all that it reads.
@@ -381,7 +381,7 @@ class GroupSession:
         if planned is not None and self.committer.unanswered:
             self.succeeded(planned.end, self._query.options.connection.request_timeout_ms)
             return self.member.unsettled()
-        if planned is not None and not planned.begun and self._siblings.any():
+        if planned is not None and not planned.begun and self._other_sources.any():
             asked = self._yielded.yielded or self.member.hears_of_rebalance()
             positioned, generation = self.standing.positioned, self.member.generation.id
             disputed = planned.ends.keys() & self.standing.disputed  # yielding would set the group back

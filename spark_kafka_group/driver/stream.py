@@ -249,10 +249,10 @@ class StreamDriver:
             process.prepare(self.stop)
             start_checks.check_dead_letters(self._options)
             start_checks.look_up_rack(self._options)
-            siblings = self._shared or process.shared_directory()
-            stop_if_refused(siblings, self._options.source_key)
+            shared = self._shared or process.shared_directory()
+            stop_if_refused(shared, self._options.source_key)
             reader = offset.reader or self._new_reader
-            session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
+            session = self._session = GroupSession(self._options, reader, offset, self._caps, shared)
             client, group_id = session.member.client, session.committer.group_id
             outage = self._outage = QueryOutage(client, group_id, self._options.connection.max_broker_outage_ms)
             if not self._options.reading.subscription.manual:

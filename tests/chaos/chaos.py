@@ -190,10 +190,10 @@ def play(
     batch_seconds: float = 0.5,
     spark: bool = False,
     pace: float = 1.0,
-    siblings: bool = False,
+    one_application: bool = False,
 ) -> Verdict:
     """One run, and its judgement."""
-    run = staged(kafka, directory, strategy, batch_seconds, siblings, partitions)
+    run = staged(kafka, directory, strategy, batch_seconds, one_application, partitions)
     rng = random.Random(seed)
     query = SparkQuery if spark else BareQuery
     members: list[Member] = [query(run, f"query{n}") for n in range(queries)]
@@ -211,14 +211,14 @@ def staged(
     directory: Path,
     strategy: str = "range",
     batch_seconds: float = 0.5,
-    siblings: bool = False,
+    one_application: bool = False,
     partitions: int = 6,
 ) -> Run:
     """A run with a topic and a group of its own, without members."""
     for folder in FOLDERS:
         (directory / folder).mkdir(parents=True, exist_ok=True)
     topic = kafka.create_topic(f"chaos-{uuid.uuid4().hex[:10]}", partitions=partitions)
-    return Run(kafka, directory, topic, f"group-{topic}", strategy, batch_seconds, siblings)
+    return Run(kafka, directory, topic, f"group-{topic}", strategy, batch_seconds, one_application)
 
 
 def concluded(run: Run, chaos: Chaos, production: Production, act: Callable[[], None]) -> Verdict:
@@ -259,7 +259,9 @@ def main() -> int:
     parser.add_argument(
         "--pace", type=float, default=1.0, help="more is slower; real Spark needs about 5 to join at all"
     )
-    parser.add_argument("--siblings", action="store_true", help="queries are as sources of one Spark application")
+    parser.add_argument(
+        "--one-application", action="store_true", help="queries are as sources of one Spark application"
+    )
     parser.add_argument("--directory", type=Path, help="for the files of the run; a new one if not given")
     args = parser.parse_args()
     options = vars(args)

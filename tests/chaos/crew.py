@@ -48,7 +48,7 @@ class Run:
     group: str
     strategy: str
     batch_seconds: float
-    siblings: bool = False  # queries are sources of one application: batches give way until they begin
+    one_application: bool = False  # queries are sources of one application: batches give way until they begin
 
 
 def _die_with_parent() -> None:
@@ -170,7 +170,7 @@ class BareQuery(Member):
             "--checkpoint", str(directory / "checkpoints" / self.name),
             "--rows", str(directory / "rows" / f"{self.name}.jsonl"),
             "--seed", str(seed), "--batch-seconds", str(self.run.batch_seconds),
-            *(["--shared", str(directory)] if self.run.siblings else []),
+            *(["--shared", str(directory)] if self.run.one_application else []),
         ]  # fmt: skip
 
 

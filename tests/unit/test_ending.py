@@ -10,7 +10,7 @@ import sys
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
@@ -309,7 +309,7 @@ def test_a_write_that_was_planned_and_not_ended_is_told_in_the_last_line(tmp_pat
 
 def test_the_groups_of_the_last_line_are_those_of_the_readers_that_live(tmp_path):
     subscription = Subscription(topics=("orders",))
-    sources = [Siblings(tmp_path, group, group, subscription) for group in ("audit", "billing")]
+    sources = [OtherSources(tmp_path, group, group, subscription) for group in ("audit", "billing")]
     assert _groups_in(tmp_path / READERS_FOLDER) == ("audit", "billing")
     sources[1].close()
     assert _groups_in(tmp_path / READERS_FOLDER) == ("audit",)

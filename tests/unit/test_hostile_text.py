@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.driver.steps.backlog import PausedPartitions
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
@@ -261,8 +261,8 @@ def test_a_reader_id_that_is_a_path_names_no_file_elsewhere(tmp_path, caplog, re
     directory.mkdir(parents=True)
     mine = tmp_path / "one" / "mine.json"
     mine.write_text("mine")
-    one = Siblings(directory, "group", reader, Subscription(topics=frozenset({"t"})))
-    other = Siblings(directory, "group", "5f0c" * 8, Subscription(topics=frozenset({"u"})))
+    one = OtherSources(directory, "group", reader, Subscription(topics=frozenset({"t"})))
+    other = OtherSources(directory, "group", "5f0c" * 8, Subscription(topics=frozenset({"u"})))
     try:
         assert one.any()
         assert other.apart() == {reader}

@@ -7,7 +7,7 @@ from test_cells import BILLS, HEARTBEAT, ORDERS
 from test_driver_reactions import LIMIT, committed, ends
 from test_outages import BRIEF
 
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.testing import wait_until
 
@@ -29,7 +29,7 @@ def test_positions_of_a_deleted_topic_are_not_asked_for_while_others_hold_up_a_r
     assert driver.latest_offset(start) == start
     assert driver.report_latest_offset()["@group"]["brokersAway"]
     broker.takes_s |= {"ListOffsets": 0, "JoinGroup": 4.0}
-    with contextlib.closing(Siblings(tmp_path, "billing", "another", BILLS_ONLY)):
+    with contextlib.closing(OtherSources(tmp_path, "billing", "another", BILLS_ONLY)):
         broker.answer(HEARTBEAT, "REBALANCE_IN_PROGRESS", FOREVER)
         wait_until(session.member.client.rejoin_needed, within=30)
         assert driver.latest_offset(start) == start

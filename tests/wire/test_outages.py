@@ -9,7 +9,7 @@ from support.scripted import FOREVER
 from test_cells import BILLS, COMMIT, JOIN, ORDERS
 from test_driver_reactions import ALL, LIMIT, committed, ends
 
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.errors import BrokerTimeoutError, CommitError
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import GroupOffset
@@ -210,7 +210,7 @@ def test_a_session_that_expires_before_a_batch_begins_does_not_end_a_query_of_se
     start = driver.initial_offset()
     end = driver.latest_offset(start, LIMIT)
     options = driver._options
-    with contextlib.closing(Siblings(tmp_path, options.group.id, "another", options.reading.subscription)):
+    with contextlib.closing(OtherSources(tmp_path, options.group.id, "another", options.reading.subscription)):
         if arrived:  # the group's word that the batch gives way to a rebalance; its answer does not
             broker.takes_s["OffsetCommit"] = 0.9
         else:

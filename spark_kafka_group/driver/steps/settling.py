@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from spark_kafka_group.driver.membership.member_protocol import Joined
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps.handing_over import hand_over
 
-SIBLING_SLACK_MS = 2_000
+OTHER_SOURCES_SLACK_MS = 2_000
 """A source waits for others of its query until the next heartbeat and this much longer: they may wait for it."""
 SHARE_PAUSE_S = 0.05
 
@@ -18,10 +18,10 @@ SHARE_PAUSE_S = 0.05
 class Settling:
     """Joins the group, and joins it again when it rebalances."""
 
-    def __init__(self, query: Query, yielded: YieldedBatch, siblings: Siblings) -> None:
+    def __init__(self, query: Query, yielded: YieldedBatch, other_sources: OtherSources) -> None:
         self._query = query
         self._yielded = yielded
-        self._siblings = siblings
+        self._other_sources = other_sources
         self._unsettled_since: float | None = None  # by time.monotonic(), from trigger to trigger
 
     def be_member(self, patience_ms: float | None = None) -> Joined:
@@ -83,9 +83,9 @@ class Settling:
         """
         since, limit_s = self._unsettled_since, self._query.options.group.max_poll_interval_ms / 1000
         too_long = since is not None and time.monotonic() - since > limit_s
-        if too_long or not self._siblings.any():
+        if too_long or not self._other_sources.any():
             return None
-        return self._query.options.group.heartbeat_interval_ms + SIBLING_SLACK_MS
+        return self._query.options.group.heartbeat_interval_ms + OTHER_SOURCES_SLACK_MS
 
     def has_its_share(self) -> bool:
         """At the start, wait for the first share of each topic; False when that has begun a join that is not over.

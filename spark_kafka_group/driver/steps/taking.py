@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.driver.membership.member_protocol import others_in_group
-from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions import rules, unowned
 from spark_kafka_group.driver.positions.lookup import looked_up, warn_without_offset
@@ -27,12 +27,12 @@ Starts = Mapping[TopicPartition, rules.Start]
 class Taking:
     """Takes positions, at every trigger, of the owned partitions that have none yet."""
 
-    def __init__(self, query: Query, backlog: Backlog, yielded: YieldedBatch, siblings: Siblings) -> None:
+    def __init__(self, query: Query, backlog: Backlog, yielded: YieldedBatch, other_sources: OtherSources) -> None:
         self._query = query
         self._standing = query.standing
         self._backlog = backlog
         self._yielded = yielded
-        self._siblings = siblings
+        self._other_sources = other_sources
         reading = query.options.reading
         starting = reading.starting or Bound("startingOffsets", group=True)
         self._rules = rules.StartRules(starting, reading.auto_offset_reset or "latest", reading.retry_delays_ms)
@@ -223,7 +223,7 @@ class Taking:
         if not tps or self._rules.starting.group or query.subscription.manual:
             return ()
         configured = query.options.group.instance_id
-        apart = [instance_id_of(configured, reader) for reader in self._siblings.apart()]
+        apart = [instance_id_of(configured, reader) for reader in self._other_sources.apart()]
         return others_in_group(query.client, query.generation, instance_id_of(configured, query.reader), apart)
 
     def _warn_of(self, starts: Starts) -> None:

@@ -1,8 +1,8 @@
 """Other sources of the same Spark application that are members of the same group.
 
 Spark asks the sources of one query one after the other, in processes of their own that know nothing of each other, so
-one that waits for another one's batch would wait for itself. So each leaves a file in a directory that
-they share, and holds a lock on it as long as it lives.
+a source that waits for the batch of another waits for itself. So each source leaves a file in a directory that they
+share, and holds a lock on it as long as it lives.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from spark_kafka_group.values.files import READERS_FOLDER, file_name, make_folde
 log = logging.getLogger(__name__)
 
 
-class Siblings:
+class OtherSources:
     """The live sources of one group in one application.
 
     Parameters
     ----------
     directory
-        Shared by the application's reader processes; None where it is not known, and then no siblings are seen.
+        Shared by the application's reader processes; None where it is not known, and then no other source is seen.
     reader, subscription
         Of this source, for the others. Without membership (``assign``) no other source waits for it.
     """
@@ -49,7 +49,7 @@ class Siblings:
             self.close()
 
     def any(self) -> bool:
-        """Whether there are others now."""
+        """Whether there are other sources now."""
         return bool(self._others())
 
     def apart(self) -> frozenset[str]:
