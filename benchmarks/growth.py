@@ -21,7 +21,7 @@ from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import GroupClient
 
@@ -204,7 +204,7 @@ def on_paper(report: Report) -> None:
         tps = [TopicPartition("orders", number) for number in range(count)]
         ranges = [OffsetRange(tp, 1_000_000, 1_001_000) for tp in tps]
         offset = GroupOffset(dict.fromkeys(tps, 1_001_000), uuid.uuid4().hex, 7, 3, {"orders": str(uuid.uuid4())})
-        before = GroupOffset(dict.fromkeys(tps, 1_000_000), offset.reader, 6, 2, offset.topic_ids)
+        before = GroupOffset(dict.fromkeys(tps, 1_000_000), offset.query_id, 6, 2, offset.topic_ids)
         text = json.dumps(offset.to_json())
         parsed = Options.parse({"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders"})
         slots = planner.tasks(ranges, parsed, {})[1]
@@ -215,7 +215,7 @@ def on_paper(report: Report) -> None:
             "share ms": milliseconds(lambda r=ranges, most=count * 500: planner.share(r, most, 0)),
             "tasks ms": milliseconds(lambda r=ranges, p=parsed, s=slots: planner.tasks(r, p, s)),
             "offset kB": len(text) / 1e3,
-            "commit kB": count * (4 + 8 + 4 + 2 + len(commit_note(str(offset.reader), 7, 3)) + 1) / 1e3,
+            "commit kB": count * (4 + 8 + 4 + 2 + len(commit_metadata(str(offset.query_id), 7, 3)) + 1) / 1e3,
         }
         report.row(f"driver's values, {count:,} partitions", cells)
         for name, value in cells.items():
@@ -249,7 +249,7 @@ def on_a_broker(report: Report, cluster: KafkaCluster, counts: Iterable[int]) ->
         tps = client.partitions(parsed.reading.subscription)
         client.subscribe(parsed.reading.subscription)
         generation = client.join()
-        note = commit_note(uuid.uuid4().hex, generation.id, 1)
+        note = commit_metadata(uuid.uuid4().hex, generation.id, 1)
 
         def rejoin(client: GroupClient = client) -> None:
             client.request_rejoin()

@@ -14,7 +14,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import fix_ranges
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.spark.workers_python import require_found
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.schema import arrow_schema
 
@@ -170,7 +170,7 @@ def _commit(
     hooks: Hooks,
 ) -> None:
     try:
-        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation, 0), generation, epochs=epochs)
+        client.commit(ends, commit_metadata(f"batch-{uuid.uuid4().hex}", generation, 0), generation, epochs=epochs)
     except MembershipLostError as error:
         hooks.committed(ends, error)
         raise CommitError(

@@ -21,9 +21,9 @@ from spark_kafka_group.errors import (
     MembershipLostError,
 )
 from spark_kafka_group.values.commit_metadata import (
-    adopting_note,
-    commit_note,
-    correcting_note,
+    adopting_metadata,
+    commit_metadata,
+    correcting_metadata,
     is_of_batch,
     is_signed_up_to,
 )
@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
 """The coordinator's error for a topic that was deleted, or that it does not know yet."""
 
-NOTES_WITHIN_MS = 2_000.0
-"""How long the note of the first commit is looked for, before the next commit looks."""
+METADATA_WITHIN_MS = 2_000.0
+"""How long the metadata of the first commit is looked for, before the next commit looks."""
 
 
 class Committer:
@@ -51,14 +51,14 @@ class Committer:
 
     Attributes
     ----------
-    looked_for_notes, keeps_notes
-        Whether the note of a commit of this process was looked for in the group, and was there.
+    looked_for_metadata, keeps_metadata
+        Whether the metadata of a commit of this process was looked for in the group, and was there.
     """
 
     def __init__(
         self,
         group_id: str,
-        reader: str,
+        query_id: str,
         client: GroupClient,
         hooks: Hooks,
         events: EventLog,
@@ -67,7 +67,7 @@ class Committer:
         transactional_id: str | None = None,
     ) -> None:
         self.group_id = group_id
-        self._reader = reader
+        self._query_id = query_id
         self._client = client
         self._hooks = hooks
         self._events = events
@@ -76,8 +76,8 @@ class Committer:
         self._transactional_id = transactional_id
         self._planned: Batch | None = None
         self.unanswered = False  # the planned batch has succeeded, and its commit got no answer
-        self.keeps_notes = True
-        self.looked_for_notes = False
+        self.keeps_metadata = True
+        self.looked_for_metadata = False
         self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
 
     @property
@@ -132,15 +132,15 @@ class Committer:
             return set()
         committed = self._client.committed(offsets)
         newer = self._newer(offsets, committed, generation)
-        by_note: dict[str, dict[TopicPartition, int]] = {}
+        by_metadata: dict[str, dict[TopicPartition, int]] = {}
         for tp, offset in offsets.items():
             group = committed.get(tp)
             stays = group.metadata if group is not None and group.offset == offset else None
-            note = correcting_note(self._reader, generation, batch, without, stays)
+            metadata = correcting_metadata(self._query_id, generation, batch, without, stays)
             if tp not in newer:
-                by_note.setdefault(note, {})[tp] = offset
-        for note, wrong in by_note.items():
-            self._send(wrong, generation, note)
+                by_metadata.setdefault(metadata, {})[tp] = offset
+        for metadata, wrong in by_metadata.items():
+            self._send(wrong, generation, metadata)
             self._record(wrong, generation)
         return set(newer)
 
@@ -161,15 +161,15 @@ class Committer:
         return newer
 
     def adopt(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> set[TopicPartition]:
-        """Put this query's note on offsets that others wrote, and from which it goes on after `batch`.
+        """Put this query's metadata on offsets that others wrote, and from which it goes on after `batch`.
 
-        By the note a later start distinguishes an offset from which this query has gone on, and whose batch it has not
-        committed, from one that another program wrote after that batch.
+        By the metadata a later start distinguishes an offset from which this query has gone on, and whose batch it has
+        not committed, from an offset that another program wrote after that batch.
 
         1. Another program commits an offset, and this query looks it up.
         2. The other program commits the next one. Without membership nothing keeps it from that.
-        3. This query commits the former with its note, which would set the group back. So it looks up once more right
-           before. Kafka has no commit that compares: a commit in the moment in between is overwritten.
+        3. This query commits the former with its metadata, which would set the group back. So it looks up once more
+           right before. Kafka has no commit that compares: a commit in the moment in between is overwritten.
 
         Returns
         -------
@@ -184,18 +184,18 @@ class Committer:
             return set()
         now = self._client.committed(others) if generation < 0 else others
         newer = {tp for tp, group in others.items() if now.get(tp) != group}
-        by_note: dict[str, dict[TopicPartition, int]] = {}
+        by_metadata: dict[str, dict[TopicPartition, int]] = {}
         for tp in others.keys() - newer:
             group = others[tp]
-            note = adopting_note(self._reader, generation, batch, group.metadata)
-            by_note.setdefault(note, {})[tp] = group.offset
-        for note, offsets in by_note.items():
-            self._record(self._sent(offsets, generation, note), generation)
+            metadata = adopting_metadata(self._query_id, generation, batch, group.metadata)
+            by_metadata.setdefault(metadata, {})[tp] = group.offset
+        for metadata, offsets in by_metadata.items():
+            self._record(self._sent(offsets, generation, metadata), generation)
         return newer
 
-    def try_notes(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> None:
-        """Put this query's note on offsets without one, as :meth:`adopt`, to see whether brokers keep it. Whether the
-        query goes on from them is not decided by that.
+    def try_metadata(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> None:
+        """Put this query's metadata on offsets without any, as :meth:`adopt`, to see whether brokers keep it. That does
+        not decide whether the query goes on from these offsets.
 
         Raises
         ------
@@ -207,10 +207,12 @@ class Committer:
         finally:
             self.in_group = before
 
-    def _sent(self, offsets: Mapping[TopicPartition, int], generation: int, note: str) -> Mapping[TopicPartition, int]:
+    def _sent(
+        self, offsets: Mapping[TopicPartition, int], generation: int, metadata: str
+    ) -> Mapping[TopicPartition, int]:
         """Commit `offsets`, those of partitions that still exist; returns them."""
         try:
-            self._send(offsets, generation, note)
+            self._send(offsets, generation, metadata)
         except CommitError as error:
             if isinstance(error, CommitTimeoutError) and error.answer != DELETED:
                 raise
@@ -219,7 +221,7 @@ class Committer:
                 raise
             offsets = {tp: offset for tp, offset in offsets.items() if tp in existing}
             if offsets:
-                self._send(offsets, generation, note)
+                self._send(offsets, generation, metadata)
         return offsets
 
     def proven_by_group(self, timeout_ms: float) -> bool:
@@ -246,7 +248,7 @@ class Committer:
         return {
             tp
             for tp, group in committed.items()
-            if group.offset == ends.get(tp) and is_of_batch(group.metadata, self._reader, number)
+            if group.offset == ends.get(tp) and is_of_batch(group.metadata, self._query_id, number)
         }
 
     def _note_committed(self, batch: Batch, offsets: Mapping[TopicPartition, int]) -> None:
@@ -350,7 +352,7 @@ class Committer:
         return (
             group is None
             or group.offset == self.in_group.get(tp)
-            or is_signed_up_to(group.metadata, self._reader, batch.end.batch)
+            or is_signed_up_to(group.metadata, self._query_id, batch.end.batch)
         )
 
     def _not_by_sink(self, batch: Batch, tps: Collection[TopicPartition]) -> str:
@@ -414,8 +416,8 @@ class Committer:
         timeout_ms: float | None = None,
     ) -> None:
         sent = self._events.now()
-        note = commit_note(self._reader, generation, batch)
-        self._send(offsets, generation, note, timeout_ms)
+        metadata = commit_metadata(self._query_id, generation, batch)
+        self._send(offsets, generation, metadata, timeout_ms)
         self._events.committed(generation, batch, offsets, sent)
         self._record(offsets, generation)
 
@@ -423,36 +425,36 @@ class Committer:
         self,
         offsets: Mapping[TopicPartition, int],
         generation: int,
-        note: str,
+        metadata: str,
         timeout_ms: float | None = None,
     ) -> None:
         began = time.monotonic()
         try:
-            self._client.commit(offsets, note, generation, epochs=self._epochs.of(offsets), timeout_ms=timeout_ms)
+            self._client.commit(offsets, metadata, generation, epochs=self._epochs.of(offsets), timeout_ms=timeout_ms)
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)
             raise
         ended = time.monotonic()
         self._metrics.commit.record((ended - began) * 1000, ended)
-        if not self.looked_for_notes:
-            self._look_for_notes(offsets)
+        if not self.looked_for_metadata:
+            self._look_for_metadata(offsets)
 
-    def _look_for_notes(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Whether the group has the note of this process's first commit: brokers that are not Apache's may drop it.
+    def _look_for_metadata(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Whether the group has the metadata of this process's first commit: brokers that are not Apache's may drop it.
 
         The commit has succeeded, whatever becomes of the look. Offsets that another program has committed since say
-        nothing about this one's note.
+        nothing about this process's metadata.
         """
         try:
-            committed = self._client.committed(offsets, NOTES_WITHIN_MS, stable=False)
+            committed = self._client.committed(offsets, METADATA_WITHIN_MS, stable=False)
         except GroupKafkaError as error:
             log.info("group %s: notes of commits: %s", self.group_id, error)
             return
         own = [group for tp, group in committed.items() if group.offset == offsets[tp]]
-        self.looked_for_notes = bool(own) or not committed
-        self.keeps_notes = not own or any(group.metadata for group in own)
-        if not self.keeps_notes:
+        self.looked_for_metadata = bool(own) or not committed
+        self.keeps_metadata = not own or any(group.metadata for group in own)
+        if not self.keeps_metadata:
             log.warning(
                 "group %s: these brokers do not keep the metadata of commits. So nobody can say who has committed an "
                 "offset: a restarted query goes on from its checkpoint, as onOffsetConflict=auto means checkpoint, and "

@@ -30,14 +30,14 @@ class Query:
 
     Attributes
     ----------
-    reader
+    query_id
         Its id, kept in its checkpoint.
     losses
         Option failOnDataLoss.
     """
 
     options: Options
-    reader: str
+    query_id: str
     member: Membership
     standing: Standing
     committer: Committer
@@ -46,23 +46,23 @@ class Query:
     metrics: Metrics
 
     @classmethod
-    def started(cls, options: Options, reader: str, first: GroupOffset) -> Query:
-        """The query `reader`, whose first offset that Spark showed is `first`. Makes its clients, and joins nothing."""
-        group_id = group_id_of(options.group.id, options.group.id_prefix, reader)
+    def started(cls, options: Options, query_id: str, first: GroupOffset) -> Query:
+        """The query whose first offset that Spark showed is `first`. Makes its clients, and joins nothing."""
+        group_id = group_id_of(options.group.id, options.group.id_prefix, query_id)
         metrics = Metrics()
         hooks = Hooks(options, metrics)
-        events = EventLog(options.reading.event_log, group_id, reader)
+        events = EventLog(options.reading.event_log, group_id, query_id)
         member: Membership
         if options.reading.subscription.manual:
-            member = ManualAssignment(options, group_id, reader, events)
+            member = ManualAssignment(options, group_id, query_id, events)
         else:
-            static_id = instance_id_of(options.group.instance_id, reader)
+            static_id = instance_id_of(options.group.instance_id, query_id)
             member = Member(options, group_id, static_id, hooks, events, metrics)
         standing = Standing.after(first, joins=not options.reading.subscription.manual)
         by_sink = options.group.transactional_id
-        committer = Committer(group_id, reader, member.client, hooks, events, metrics, standing.epochs, by_sink)
+        committer = Committer(group_id, query_id, member.client, hooks, events, metrics, standing.epochs, by_sink)
         losses = DataLoss(options.reading.fail_on_data_loss, metrics)
-        return cls(options, reader, member, standing, committer, losses, events, metrics)
+        return cls(options, query_id, member, standing, committer, losses, events, metrics)
 
     @property
     def client(self) -> GroupClient:

@@ -67,7 +67,7 @@ class GroupSession:
 
     Parameters
     ----------
-    reader
+    query_id
         The query's id, kept in its checkpoint.
     first
         The first offset that Spark showed: what the checkpoint knows.
@@ -80,21 +80,21 @@ class GroupSession:
     def __init__(
         self,
         options: Options,
-        reader: str,
+        query_id: str,
         first: GroupOffset,
         caps: Mapping[TopicPartition, int] | None,
         shared: Path | None = None,
     ) -> None:
-        query = self._query = Query.started(options, reader, first)
-        self.reader = reader
+        query = self._query = Query.started(options, query_id, first)
+        self.query_id = query_id
         self.metrics = query.metrics
         self.member = query.member
         self.committer = query.committer
         self.standing = query.standing
         self.checkpointed_ends = CheckpointedEnds()
         self.backlog = Backlog(query, caps)
-        self._other_sources = OtherSources(shared, query.group_id, reader, query.subscription)
-        self._yielded = YieldedBatch(query.committer, query.client, reader)
+        self._other_sources = OtherSources(shared, query.group_id, query_id, query.subscription)
+        self._yielded = YieldedBatch(query.committer, query.client, query_id)
         self._settling = Settling(query, self._yielded, self._other_sources)
         self._taking = Taking(query, self.backlog, self._yielded, self._other_sources)
         self._samples = LogSamples(options.client)
@@ -278,7 +278,7 @@ class GroupSession:
     def _replay(self, start: GroupOffset, end: GroupOffset, ranges: list[OffsetRange]) -> Batch:
         """The batch that was planned before a crash, as it was, but for partitions that had been left out of it.
 
-        1. The batch yielded to a rebalance, and the group has notes of the partitions that it goes without.
+        1. The batch yielded to a rebalance, and the group has metadata that names the partitions that it goes without.
         2. The process dies. The checkpoint says that the batch has these partitions.
         3. The group is asked before joining, as a join that waits at the coordinator holds up all other requests.
         4. If the group does not settle in time, a member may wait for this very batch. So it is read without

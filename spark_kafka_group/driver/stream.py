@@ -89,7 +89,7 @@ class StreamDriver:
     """Plans and commits the micro-batches of one query as a member of a consumer group.
 
     Spark's reader process calls it from one thread; a second one takes part in rebalances between the calls. A lock
-    keeps them apart: all of the session's state is read and changed under it. The reader id, and with it the static
+    keeps them apart: all of the session's state is read and changed under it. The query id, and with it the static
     member's name, is known only when Spark shows the first offset of the checkpoint: nothing joins the group before.
 
     Parameters
@@ -101,7 +101,7 @@ class StreamDriver:
     def __init__(self, options: Options, shared: Path | None = None) -> None:
         self._shared = shared
         self._options = options
-        self._new_reader = uuid.uuid4().hex
+        self._new_query_id = uuid.uuid4().hex
         self._caps: dict[TopicPartition, int] | None = None
         self._missing: list[str] = []  # with availableNow
         self._session: GroupSession | None = None
@@ -113,7 +113,7 @@ class StreamDriver:
 
     def initial_offset(self) -> dict[str, Any]:
         """The offset before the first batch of a new query: nothing but the query's new id; no I/O."""
-        return GroupOffset(reader=self._new_reader).to_json()
+        return GroupOffset(query_id=self._new_query_id).to_json()
 
     def prepare_available_now(self) -> None:
         """Note where the query ends: at the ends of all logs, in retry topics at the first record that is not due.
@@ -236,12 +236,12 @@ class StreamDriver:
                 return offset
         offset = GroupOffset.from_json(offset_json)
         group = self._options.group
-        offset = offset.for_group(group_id_of(group.id, group.id_prefix, offset.reader or self._new_reader))
+        offset = offset.for_group(group_id_of(group.id, group.id_prefix, offset.query_id or self._new_query_id))
         self._seen.append((offset_json, offset))
         return offset
 
     def _joined(self, offset: GroupOffset) -> tuple[GroupSession, QueryOutage]:
-        """The session under the reader id that `offset` carries, and whether its brokers are away."""
+        """The session under the query id that `offset` carries, and whether its brokers are away."""
         if self._stopped:
             raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
@@ -251,8 +251,8 @@ class StreamDriver:
             start_checks.look_up_rack(self._options)
             shared = self._shared or process.shared_directory()
             stop_if_refused(shared, self._options.source_key)
-            reader = offset.reader or self._new_reader
-            session = self._session = GroupSession(self._options, reader, offset, self._caps, shared)
+            query_id = offset.query_id or self._new_query_id
+            session = self._session = GroupSession(self._options, query_id, offset, self._caps, shared)
             client, group_id = session.member.client, session.committer.group_id
             outage = self._outage = QueryOutage(client, group_id, self._options.connection.max_broker_outage_ms)
             if not self._options.reading.subscription.manual:

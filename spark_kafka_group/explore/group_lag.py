@@ -13,7 +13,7 @@ from spark_kafka_group.text.text_table import counted, shortened
 from spark_kafka_group.tools.coordinators import missing_groups
 from spark_kafka_group.tools.describe import PartitionRow, behind, look_without_generation, records_behind
 from spark_kafka_group.tools.few_records import LagAdmin
-from spark_kafka_group.tools.formatting import reader_and_batch
+from spark_kafka_group.tools.formatting import query_and_batch
 from spark_kafka_group.wire.admin import GroupAdmin
 
 LONGEST_ID = 26
@@ -110,12 +110,12 @@ class Lag(Table[PartitionRow]):
 
     def cells(self, row: PartitionRow) -> Sequence[object]:
         owner = row.owner and shortened(row.owner.instance_id or row.owner.member_id, LONGEST_ID)
-        reader = row.note and shortened(reader_and_batch(row.note), LONGEST_ID)
-        return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner, reader,
+        query_id = row.note and shortened(query_and_batch(row.note), LONGEST_ID)
+        return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner, query_id,
                 row.note and row.note.generation)  # fmt: skip
 
     def values(self, row: PartitionRow) -> tuple[Any, ...]:
-        note = (None, None, None) if row.note is None else (row.note.reader, row.note.generation, row.note.batch)
+        note = (None, None, None) if row.note is None else (row.note.query_id, row.note.generation, row.note.batch)
         owner = (None, None) if row.owner is None else (row.owner.instance_id or row.owner.member_id, row.owner.host)
         return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, *owner, *note)
 

@@ -15,7 +15,7 @@ from spark_kafka_group.listener.lanes import Lanes
 from spark_kafka_group.metrics.group_metrics import ListenersCommits
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.commit_metadata import (
-    commit_note,
+    commit_metadata,
     group_id_of,
     instance_id_of,
     is_own,
@@ -43,20 +43,20 @@ class Succeeded:
     ranges: tuple[OffsetRange, ...]
 
     @property
-    def reader(self) -> str:
-        return self.end.reader or ""
+    def query_id(self) -> str:
+        return self.end.query_id or ""
 
     @property
     def group_id(self) -> str:
-        return group_id_of(self.options.group.id, self.options.group.id_prefix, self.reader)
+        return group_id_of(self.options.group.id, self.options.group.id_prefix, self.query_id)
 
     @property
     def instance_id(self) -> str:
-        return instance_id_of(self.options.group.instance_id, self.reader)
+        return instance_id_of(self.options.group.instance_id, self.query_id)
 
     @property
-    def note(self) -> str:
-        return commit_note(self.reader, self.end.generation, self.end.batch if self.end.batch >= 0 else None)
+    def metadata(self) -> str:
+        return commit_metadata(self.query_id, self.end.generation, self.end.batch if self.end.batch >= 0 else None)
 
     def __str__(self) -> str:
         ranges = " ".join(map(str, self.ranges))
@@ -77,17 +77,17 @@ class Succeeded:
             group = committed.get(r.tp)
             if group is None or group.offset in (r.start, r.end):
                 continue
-            if is_signed(group.metadata, self.reader) and is_own(group.metadata, self.reader, self.end.batch):
+            if is_signed(group.metadata, self.query_id) and is_own(group.metadata, self.query_id, self.end.batch):
                 continue
             if group.offset < r.end or ended:
                 moved[r.tp] = group.offset
         return moved
 
     def _follows(self, batch: OffsetRange, group: Committed) -> bool:
-        if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
+        if group.offset >= batch.end or left_out(group.metadata, self.query_id, self.end.batch):
             return False
         writer = writer_of(group.metadata)
-        if writer is None or writer.reader != self.reader or not writer.is_own(self.reader, self.end.batch):
+        if writer is None or writer.query_id != self.query_id or not writer.is_own(self.query_id, self.end.batch):
             return group.offset == batch.start
         if writer.batch is not None and writer.batch > self.end.batch >= 0:
             return False  # the query has committed a later batch since, perhaps from an earlier offset
@@ -130,7 +130,7 @@ class Commits:
 
     def put(self, run: uuid.UUID, batch: Succeeded) -> None:
         """Commit `batch` later. It replaces a waiting batch, which the trigger of `batch` has proven to the source."""
-        self._lanes.put((run, batch.reader), batch, self._after_s)
+        self._lanes.put((run, batch.query_id), batch, self._after_s)
 
     def hurry(self, run: uuid.UUID | None = None) -> None:
         """Commit the waiting batches of a run now; None is all runs."""
@@ -144,7 +144,7 @@ class Commits:
         """Commit nothing more, and wait for commits under way."""
         self._lanes.close(timeout_s)
 
-    def of(self, run: uuid.UUID, reader: str, began_s: float) -> ListenersCommits:
+    def of(self, run: uuid.UUID, query_id: str, began_s: float) -> ListenersCommits:
         """Commits of one source. With the lock held.
 
         Parameters
@@ -152,7 +152,7 @@ class Commits:
         began_s
             When time.monotonic() was 0, by the clock of the wall.
         """
-        counts = self._by_source.get((run, reader), ListenersCommits())
+        counts = self._by_source.get((run, query_id), ListenersCommits())
         return counts if counts.last_ms is None else replace(counts, last_ms=counts.last_ms + began_s * 1000)
 
     def forget(self, run: uuid.UUID) -> None:
@@ -170,7 +170,7 @@ class Commits:
     def _count(self, run: uuid.UUID, batch: Succeeded, latency_ms: float | None) -> None:
         """Count a commit with its latency; None is a commit that failed."""
         with self._lock:
-            counts = self._by_source.get((run, batch.reader), ListenersCommits())
+            counts = self._by_source.get((run, batch.query_id), ListenersCommits())
             if latency_ms is None:
                 self.failed += 1
                 counts = replace(counts, failed=counts.failed + 1)
@@ -179,7 +179,7 @@ class Commits:
                 now_ms = time.monotonic() * 1000  # the clock of the wall may be set
                 counts = replace(counts, done=counts.done + 1, last_ms=now_ms, last_latency_ms=latency_ms)
             if run in self._running:
-                self._by_source[run, batch.reader] = counts
+                self._by_source[run, batch.query_id] = counts
         self._changed()
 
     def _commit(self, run: uuid.UUID, batch: Succeeded) -> None:
@@ -191,7 +191,7 @@ class Commits:
                 began = time.monotonic()
                 tps = [r.tp for r in batch.ranges]
                 late = group.commit(
-                    tps, batch.lacking, batch.note, batch.end.generation, batch.instance_id, batch.end.epochs
+                    tps, batch.lacking, batch.metadata, batch.end.generation, batch.instance_id, batch.end.epochs
                 )
         except GroupKafkaError as error:
             self._count(run, batch, None)

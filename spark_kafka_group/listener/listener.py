@@ -192,8 +192,8 @@ class GroupKafkaListener(StreamingQueryListener):
             return {
                 reported[0].query: [
                     metrics_of(
-                        r.query, r.latest, self._commits.of(run, r.reader, r.began_s), (r.began_s + now_s) * 1000,
-                        self._handled.get(run, {}), self._ended.get(run, {}).get(r.reader, EndedBatches()),
+                        r.query, r.latest, self._commits.of(run, r.query_id, r.began_s), (r.began_s + now_s) * 1000,
+                        self._handled.get(run, {}), self._ended.get(run, {}).get(r.query_id, EndedBatches()),
                     )
                     for r in reported
                 ]
@@ -326,14 +326,14 @@ class GroupKafkaListener(StreamingQueryListener):
         with self._changed:
             ended = self._ended.setdefault(progress.runId, {})
             for source in sources:
-                reader = _reader(source)
-                before = ended.get(reader, EndedBatches())
-                ended[reader] = before.then(source.numInputRows, progress.batchDuration)
+                query_id = _query_id(source)
+                before = ended.get(query_id, EndedBatches())
+                ended[query_id] = before.then(source.numInputRows, progress.batchDuration)
 
     def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
         query = progress.name or str(progress.id)
         began_s = time.time() - time.monotonic()
-        reported = [Reported(query, _reader(source), offset_json(source.latestOffset), began_s) for source in sources]
+        reported = [Reported(query, _query_id(source), offset_json(source.latestOffset), began_s) for source in sources]
         with self._changed:
             if not self._closed:
                 self._reported[progress.runId] = reported
@@ -343,27 +343,27 @@ class GroupKafkaListener(StreamingQueryListener):
         if self._exporter is not None:
             self._exporter.changed()
 
-    def _follow(self, query_id: uuid.UUID, run_id: uuid.UUID) -> None:
+    def _follow(self, spark_query_id: uuid.UUID, run_id: uuid.UUID) -> None:
         try:
-            query = self._session.streams.get(str(query_id))
+            query = self._session.streams.get(str(spark_query_id))
             options = [] if query is None else options_of(query)
         except (*SPARK_ERRORS, GroupKafkaError) as error:
             log.warning(
-                "query %s: its options cannot be read, so its commits are left to the source: %s", query_id, error
+                "query %s: its options cannot be read, so its commits are left to the source: %s", spark_query_id, error
             )
             options = []
         with self._changed:
             self._runs[run_id] = options
 
-    def _refuse_output_of_another(self, query_id: uuid.UUID, run_id: uuid.UUID) -> None:
+    def _refuse_output_of_another(self, spark_query_id: uuid.UUID, run_id: uuid.UUID) -> None:
         """Have the sources stop a query whose file sink would skip its next batch. Spark waits for this."""
         with self._changed:
             sources = self._runs.get(run_id, [])
         try:
-            query = self._session.streams.get(str(query_id)) if sources else None
+            query = self._session.streams.get(str(spark_query_id)) if sources else None
             problem = None if query is None else why_its_sink_skips(self._session, query)
         except SPARK_ERRORS as error:
-            log.warning("query %s: whether its sink skips batches cannot be seen: %s", query_id, error)
+            log.warning("query %s: whether its sink skips batches cannot be seen: %s", spark_query_id, error)
             return
         if problem is not None:
             directory = Path(SparkFiles.getRootDirectory())
@@ -383,6 +383,6 @@ class GroupKafkaListener(StreamingQueryListener):
             self._commits.put(progress.runId, Succeeded(options, end, tuple(ranges)))
 
 
-def _reader(source: SourceProgress) -> str:
-    reader: str = offset_json(source.endOffset)[GROUP_KEY].get("reader", "")
-    return reader
+def _query_id(source: SourceProgress) -> str:
+    query_id: str = offset_json(source.endOffset)[GROUP_KEY].get("reader", "")
+    return query_id

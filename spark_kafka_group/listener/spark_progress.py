@@ -27,7 +27,7 @@ class Reported:
     ----------
     query
         The query's name, or its id.
-    reader
+    query_id
         The source's id, which its checkpoint keeps.
     latest
         Its ``latestOffset``; empty if there is none.
@@ -36,7 +36,7 @@ class Reported:
     """
 
     query: str
-    reader: str
+    query_id: str
     latest: Mapping[str, Any]
     began_s: float
 

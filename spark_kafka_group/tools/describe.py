@@ -369,7 +369,7 @@ def as_json(report: GroupReport) -> str:
         {"kind": "partition", **row.tp._asdict(), "current_offset": row.current_offset,
          "log_end_offset": row.log_end_offset, "lag": row.lag, "lag_seconds": row.lag_s, "position": row.position,
          "consumer_id": row.owner and row.owner.member_id, "host": row.owner and row.owner.host,
-         "client_id": row.owner and row.owner.client_id, "note": row.note and row.note._asdict()}
+         "client_id": row.owner and row.owner.client_id, "note": row.note and row.note.to_json()}
         for row in report.partitions
     ]  # fmt: skip
     return "\n".join(json.dumps(line) for line in [group, *members, *rows])

@@ -18,16 +18,16 @@ BRIEF_ID = 9
 
 def written_by(writer: Writer, brief: bool = False) -> str:
     """Who wrote a commit; `brief` with a shortened id."""
-    name = shortened(printable(writer.reader), BRIEF_ID) if brief else f"reader {printable(writer.reader)}"
-    reader = f"{name}, generation {writer.generation}"
+    name = shortened(printable(writer.query_id), BRIEF_ID) if brief else f"reader {printable(writer.query_id)}"
+    named = f"{name}, generation {writer.generation}"
     if writer.batch is None:
-        return reader
-    return f"{reader}, before its first batch" if writer.batch < 0 else f"{reader}, batch {writer.batch}"
+        return named
+    return f"{named}, before its first batch" if writer.batch < 0 else f"{named}, batch {writer.batch}"
 
 
-def reader_and_batch(writer: Writer) -> str:
+def query_and_batch(writer: Writer) -> str:
     """Who wrote a commit, in the room of a column."""
-    return writer.reader if writer.batch is None else f"{writer.reader}:{writer.batch}"
+    return writer.query_id if writer.batch is None else f"{writer.query_id}:{writer.batch}"
 
 
 def instant(timestamp_ms: float | None) -> str:

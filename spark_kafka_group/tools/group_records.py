@@ -286,7 +286,7 @@ def as_json(written: WrittenRecord, topics: Mapping[str, str]) -> dict[str, Any]
     match entry:
         case CommitEntry():
             writer = writer_of(entry.metadata)
-            more = {"offset": entry.offset, "metadata": entry.metadata, "note": writer._asdict() if writer else None,
+            more = {"offset": entry.offset, "metadata": entry.metadata, "note": writer.to_json() if writer else None,
                     "leader_epoch": entry.leader_epoch, "commit_timestamp_ms": entry.commit_timestamp_ms,
                     "expire_timestamp_ms": entry.expire_timestamp_ms}  # fmt: skip
             return {"kind": "commit", **common, **entry.tp._asdict(), **more}

@@ -28,27 +28,27 @@ def logged_batch(checkpoint: str | None, batch: BatchId) -> str:
     return hashlib.sha256(logged).hexdigest() if logged else ""
 
 
-def is_without(checkpoint: str | None, batch: BatchId, reader: str, topics: Iterable[str]) -> bool:
+def is_without(checkpoint: str | None, batch: BatchId, query_id: str, topics: Iterable[str]) -> bool:
     """Whether what the checkpoint has of a batch can be read, and nothing in it can be of the source with this id.
 
     Spark logs a line for each source. One of this package's sources has its id in it; others may read the same topics,
     so these tell only where Spark's own source has planned the batch, before the checkpoint was taken over.
     """
     lines = _logged(checkpoint, batch).splitlines()
-    quoted, names = json.dumps(reader).encode(), [topic.encode() for topic in topics]
+    quoted, names = json.dumps(query_id).encode(), [topic.encode() for topic in topics]
     return bool(lines) and not any(
         quoted in line if GROUP_KEY.encode() in line else any(name in line for name in names) for line in lines
     )
 
 
-def newest_has(checkpoint: str | None, reader: str) -> bool:
+def newest_has(checkpoint: str | None, query_id: str) -> bool:
     """Whether the checkpoint can be read, and the newest batch in it has this source: it runs, or is to be planned."""
     if not checkpoint:
         return False
     try:
         logged = (local_folder(checkpoint) / "offsets").iterdir()
         newest = max((path for path in logged if path.name.isdecimal()), key=lambda path: int(path.name), default=None)
-        return newest is not None and json.dumps(reader).encode() in newest.read_bytes()
+        return newest is not None and json.dumps(query_id).encode() in newest.read_bytes()
     except OSError:
         return False
 
@@ -92,7 +92,7 @@ def check(transactional_id: str | None, checkpoint: str | None, shared: Path | N
     if shared is None:
         return
     until = time.monotonic() + GOES_WITHIN_S
-    while any(newest_has(checkpoint, source.reader) for source in running_with_another_id(shared, transactional_id)):
+    while any(newest_has(checkpoint, source.query_id) for source in running_with_another_id(shared, transactional_id)):
         if time.monotonic() > until:
             _refuse(transactional_id)
         time.sleep(PAUSE_S)

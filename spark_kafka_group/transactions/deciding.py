@@ -312,7 +312,7 @@ def _sources(
             f"started again, since the batch was planned"
         )
     for one in found:
-        if one.offsets and is_without(options.checkpoint, batch, one.reader, {tp.topic for tp in one.offsets}):
+        if one.offsets and is_without(options.checkpoint, batch, one.query_id, {tp.topic for tp in one.offsets}):
             raise TransactionError(
                 f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit offsets of "
                 f"another query's source, which has the same id. Give each query a kafka.transactional.id of its own, "
@@ -320,7 +320,7 @@ def _sources(
             )
     last = planned.last
     if last is not None and last.batch.query != batch.query:
-        of_others = {one.reader for one in last.sources or ()} & {one.reader for one in found}
+        of_others = {one.query_id for one in last.sources or ()} & {one.query_id for one in found}
         if of_others:
             raise TransactionError(
                 f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit offsets of a "

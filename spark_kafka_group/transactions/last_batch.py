@@ -58,10 +58,10 @@ def planned_last(options: TransactionOptions, directory: Path | None) -> LastBat
     return None if last is None or last.ended else last
 
 
-def planned_with(reader: str, batch: int, prefix: str, directory: Path | None) -> LastBatch | None:
+def planned_with(query_id: str, batch: int, prefix: str, directory: Path | None) -> LastBatch | None:
     """The same, if it is one with this batch of a source, which is of the same cluster, however that is named."""
     last = _read(prefix, directory, [])
-    return None if last is None or last.ended or (reader, batch) not in last.sources else last
+    return None if last is None or last.ended or (query_id, batch) not in last.sources else last
 
 
 def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) -> None:
@@ -105,7 +105,7 @@ def _read(prefix: str, directory: Path | None, where: list[Any]) -> LastBatch | 
             return None
         decision = None if value["decision"] is None else Decision.from_json(value["decision"].encode())
         driver = ProducerIdAndEpoch(*value["driver"])
-        sources = tuple((reader, batch) for reader, batch in value["sources"])
+        sources = tuple((query_id, batch) for query_id, batch in value["sources"])
         return LastBatch(
             driver, value["timeout_ms"], value["described"], decision, value["offset"], value["ended"], sources
         )

@@ -67,7 +67,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     sources = of_sources(options, shared)
     planned_now = LastBatch(
         plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False,
-        sources=tuple((one.reader, one.batch) for one in sources),
+        sources=tuple((one.query_id, one.batch) for one in sources),
     )  # fmt: skip
     last_batch.leave(options, shared, planned_now)
     return replace(plan, sources=digest(sources), application="" if shared is None else shared.name)

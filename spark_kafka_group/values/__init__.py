@@ -1,1 +1,1 @@
-"""What rooms pass to each other: offsets, tasks, notes of commits and of transactions. No I/O but files."""
+"""What rooms pass to each other: offsets, tasks, metadata of commits, facts about transactions. No I/O but files."""

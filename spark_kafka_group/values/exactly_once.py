@@ -78,17 +78,17 @@ class SourceBatch:
 
     Attributes
     ----------
-    reader, batch, offsets
+    query_id, batch, offsets
         As of :class:`~spark_kafka_group.values.source_offsets.SourceOffsets`.
     """
 
-    reader: str
+    query_id: str
     batch: int
     offsets: Mapping[TopicPartition, int]
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict."""
-        return {"reader": self.reader, "batch": self.batch, "offsets": positions_to_json(self.offsets)}
+        return {"reader": self.query_id, "batch": self.batch, "offsets": positions_to_json(self.offsets)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceBatch:
@@ -129,9 +129,9 @@ class Decision:
         named = None if self.sources is None else tuple(replace(one, offsets={}) for one in self.sources)
         return replace(self, transactions=(), sources=named)
 
-    def of_source(self, reader: str, batch: int) -> SourceBatch | None:
+    def of_source(self, query_id: str, batch: int) -> SourceBatch | None:
         """What it commits of a source's batch; None where it does not."""
-        return next((one for one in self.sources or () if (one.reader, one.batch) == (reader, batch)), None)
+        return next((one for one in self.sources or () if (one.query_id, one.batch) == (query_id, batch)), None)
 
     def to_json(self) -> bytes:
         """As the decision topic has it."""

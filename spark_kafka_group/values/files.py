@@ -81,7 +81,7 @@ def _wait(descriptor: int, until: float) -> None:
 
 
 def file_name(name: str) -> str:
-    """A file's name for any name: a checkpoint may hold a reader id that is a path."""
+    """A file's name for any name: a checkpoint may hold a query id that is a path."""
     return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:32]
 
 

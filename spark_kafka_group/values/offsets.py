@@ -108,7 +108,7 @@ class GroupOffset:
     ----------
     positions
         Next offset to read of each partition the member owned.
-    reader
+    query_id
         Id made once per query; None in a checkpoint that format("kafka") wrote.
     generation
         Generation of the group under which the batch was planned; -1 before the first, and without membership.
@@ -139,7 +139,7 @@ class GroupOffset:
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    reader: str | None = None
+    query_id: str | None = None
     generation: int = -1
     batch: int = -1
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -165,8 +165,8 @@ class GroupOffset:
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
         obj: dict[str, Any] = dict(positions_to_json(self.positions))
-        if self.reader is not None:
-            group: dict[str, Any] = {"reader": self.reader, "generation": self.generation}
+        if self.query_id is not None:
+            group: dict[str, Any] = {"reader": self.query_id, "generation": self.generation}
             if self.group_id is not None:
                 group["id"] = self.group_id
             if self.batch >= 0:

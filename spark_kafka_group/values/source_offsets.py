@@ -43,7 +43,7 @@ class SourceOffsets:
     ----------
     instance_id
         group.instance.id; None for a dynamic member.
-    reader
+    query_id
         The source's id, kept in the query's checkpoint.
     batch
         Number of the batch among those of this source that had data; not Spark's.
@@ -61,7 +61,7 @@ class SourceOffsets:
     generation: int
     member_id: str
     instance_id: str | None
-    reader: str
+    query_id: str
     batch: int
     metadata: str
     offsets: Mapping[TopicPartition, int]
@@ -76,7 +76,7 @@ class SourceOffsets:
     @property
     def read(self) -> SourceBatch:
         """Source, batch and offsets, whichever member commits them."""
-        return SourceBatch(self.reader, self.batch, self.offsets)
+        return SourceBatch(self.query_id, self.batch, self.offsets)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceOffsets:
@@ -101,7 +101,7 @@ class LiveSource:
         The offsets of the batch that runs; None while none does, or one that reads nothing from this source.
     """
 
-    reader: str
+    query_id: str
     round: int
     is_asked: bool = False
     has_begun: bool = False
@@ -110,7 +110,7 @@ class LiveSource:
     def to_text(self) -> str:
         """As its file has it. The first line, of fixed length, can be written again in its place."""
         running = None if self.running is None else self.running.to_json()
-        body = {"reader": self.reader, "has_begun": self.has_begun, "running": running}
+        body = {"reader": self.query_id, "has_begun": self.has_begun, "running": running}
         return f"{self.first_line}{json.dumps(body)}\n"
 
     @property

@@ -17,7 +17,7 @@ from spark_kafka_group.explore.shown_table import WIDTH
 from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools import few_records
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
@@ -206,13 +206,13 @@ class TestLook:
 class TestGroups:
     def test_a_group_has_its_lag_in_records_and_seconds_and_the_writer_of_its_commits(self, kafka, group):
         topic = topic_with(kafka, numbered(9, 3))
-        commit_for(kafka, group, {(topic, 0): 3, (topic, 1): 1}, commit_note("reader-1", 4, 7))
+        commit_for(kafka, group, {(topic, 0): 3, (topic, 1): 1}, commit_metadata("reader-1", 4, 7))
         found = explore.lag(servers(kafka), group)
         assert (found.state, found.records) == ("Empty", 2)
         assert [(row.tp.partition, row.lag) for row in found] == [(0, 0), (1, 2)]
         assert found[0].lag_s == 0.0
         assert found[1].lag_s > time.time() - AT_MS / 1000 - 60
-        assert (found[0].note.reader, found[0].note.generation, found[0].note.batch) == ("reader-1", 4, 7)
+        assert (found[0].note.query_id, found[0].note.generation, found[0].note.batch) == ("reader-1", 4, 7)
         (listed,) = [row for row in explore.groups(servers(kafka)) if row.group == group]
         assert (listed.kind, listed.state, listed.members) == ("classic", "Empty", ())
         for value in (found, explore.groups(servers(kafka))):

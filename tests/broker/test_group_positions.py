@@ -10,7 +10,7 @@ from support import commit_for, committed, numbered, produce, topic_with
 
 from spark_kafka_group import DataLossError, OffsetConflictError
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import GroupOffset
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
@@ -374,7 +374,7 @@ class TestAdopted:
         self, kafka, group, driver_of, cut_short
     ):
         topic, end, _ = cut_short
-        commit_for(kafka, group, {(topic, 0): 5}, commit_note(end["@group"]["reader"], 3, 0, without=1))
+        commit_for(kafka, group, {(topic, 0): 5}, commit_metadata(end["@group"]["reader"], 3, 0, without=1))
         other = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
         other.latest_offset(other.initial_offset(), None)
         other.stop()
@@ -560,7 +560,7 @@ class TestRolledBack:
         first = driver_of(kafka, topic, group, **BOTH)
         end = first.latest_offset(first.initial_offset(), 5)
         first.stop()
-        note = commit_note(end["@group"]["reader"], 3, without - 1, without)
+        note = commit_metadata(end["@group"]["reader"], 3, without - 1, without)
         commit_for(kafka, group, {(topic, 0): 10}, note)
         again = driver_of(kafka, topic, group, **BOTH)
         following = again.latest_offset(end, None)
@@ -575,7 +575,7 @@ class TestRolledBack:
         first = driver_of(kafka, topic, group, **BOTH)
         end = first.latest_offset(first.initial_offset(), 5)
         first.stop()
-        commit_for(kafka, group, {(topic, 0): 10}, commit_note(end["@group"]["reader"], 3, 0, 1))
+        commit_for(kafka, group, {(topic, 0): 10}, commit_metadata(end["@group"]["reader"], 3, 0, 1))
         again = driver_of(kafka, topic, group, **BOTH)
         ((replayed,),) = again.plan(again.initial_offset(), end)
         assert (replayed.start, replayed.end) == (0, 5)

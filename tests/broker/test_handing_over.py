@@ -30,7 +30,7 @@ def commit_as_the_listener(driver, group, start, end):
     batch = Succeeded(driver._options, after, tuple(after.ranges(before)))
     with NonMemberCommitter(driver._options, group) as outside:
         tps = [r.tp for r in batch.ranges]
-        assert outside.commit(tps, batch.lacking, batch.note, after.generation, batch.instance_id)
+        assert outside.commit(tps, batch.lacking, batch.metadata, after.generation, batch.instance_id)
 
 
 def owned(driver):

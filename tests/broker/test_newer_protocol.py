@@ -140,7 +140,7 @@ def test_a_rebalance_in_a_group_of_the_newer_protocol_is_not_held_up_by_a_batch_
         wait_until(lambda: driver._session.member.client.rejoin_needed(), within=30)
         batch = driver._session.committer.planned
         assert committed(kafka, group).items() >= {tuple(tp): r for tp, r in batch.reads_from.items()}.items()
-        assert commit_outside(kafka, topic, group, batch, driver._session.reader) == batch.ends
+        assert commit_outside(kafka, topic, group, batch, driver._session.query_id) == batch.ends
         wait_until(lambda: [len(m.assigned) for m in admin.describe(group).members] == [2, 2, 2], within=30)
     assert len(owned(driver)) == 2
     assert {committed(kafka, group)[tuple(tp)] for tp in batch.ends} == {11}

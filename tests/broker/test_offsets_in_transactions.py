@@ -18,7 +18,7 @@ from spark_kafka_group.errors import BrokerTimeoutError, FencedError, Transactio
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.event_logs import read_run
 from spark_kafka_group.tools.verify import verify
-from spark_kafka_group.values.commit_metadata import commit_note, writer_of
+from spark_kafka_group.values.commit_metadata import commit_metadata, writer_of
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, live_sources, published
 from spark_kafka_group.wire.transactions import offsets_in_transaction
@@ -133,7 +133,7 @@ class TestPublished:
         assert (source.group_id, source.member_id) == (group, member["member_id"])
         assert source.instance_id == member["group_instance_id"]
         assert set(source.leader_epochs.values()) == {0}
-        assert source.metadata == commit_note(source.reader, source.generation, 0)
+        assert source.metadata == commit_metadata(source.query_id, source.generation, 0)
         query.finish()
         query.plan()  # takes it back, and waits for the transaction's marker
         assert committed(kafka, group) == {(topic, 0): 5, (topic, 1): 5}
@@ -162,7 +162,7 @@ class TestPublished:
         process = subprocess.Popen([sys.executable, "-c", program, str(shared)], stdout=subprocess.PIPE)
         try:
             process.stdout.readline()
-            assert [source.reader for source in published(shared, "sink")] == ["r"]
+            assert [source.query_id for source in published(shared, "sink")] == ["r"]
             process.kill()
             process.wait()
             assert published(shared, "sink") == []
@@ -273,7 +273,7 @@ class TestFencing:
         query.start()
         query.begin()
         (after,) = query.published()
-        assert (after.reader, after.offsets) == (before.reader, before.offsets)
+        assert (after.query_id, after.offsets) == (before.query_id, before.offsets)
         assert after.member_id != before.member_id
         with pytest.raises(kafka_errors.KafkaError):
             transaction.add_offsets(before)  # its transaction was fenced, too

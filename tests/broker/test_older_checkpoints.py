@@ -11,7 +11,7 @@ from spark_kafka_group import FencedError
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.values.commit_metadata import adopting_note, commit_note, correcting_note
+from spark_kafka_group.values.commit_metadata import adopting_metadata, commit_metadata, correcting_metadata
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
@@ -135,7 +135,7 @@ def test_a_later_note_on_the_position_itself_is_removed_at_once(kafka, group, dr
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [1]})), 2, 2)
     last = GroupOffset.from_json(log[2])
-    commit_for(kafka, group, {(topic, 1): 0}, commit_note(last.reader, last.generation, 1, without=2))
+    commit_for(kafka, group, {(topic, 1): 0}, commit_metadata(last.query_id, last.generation, 1, without=2))
     restored = Run(driver_of(kafka, topic, group, **QUICK), log[1])
     read = restored.batch(1) | restored.batch(1)
     restored.driver.stop()
@@ -149,7 +149,7 @@ def before_its_second_batch(topic, kafka, group, driver_of):
     partition 1, at offset 4."""
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
     last = GroupOffset.from_json(log[2])
-    commit_for(kafka, group, {(topic, 1): 4}, commit_note(last.reader, last.generation, 1, without=2))
+    commit_for(kafka, group, {(topic, 1): 4}, commit_metadata(last.query_id, last.generation, 1, without=2))
     return log[1]
 
 
@@ -233,8 +233,8 @@ def test_an_offset_that_another_query_had_for_a_while_stays_this_querys(kafka, g
     topic = topic_with(kafka, numbered(40, 2), partitions=2)
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
     last = GroupOffset.from_json(log[2])
-    note = adopting_note("another", 6, 3, commit_note(last.reader, last.generation, 0))
-    yielded = correcting_note("another", 7, 3, None, correcting_note("another", 6, 3, 4, note))
+    note = adopting_metadata("another", 6, 3, commit_metadata(last.query_id, last.generation, 0))
+    yielded = correcting_metadata("another", 7, 3, None, correcting_metadata("another", 6, 3, 4, note))
     commit_for(kafka, group, {(topic, p): 2 for p in (0, 1)}, yielded)
     assert Run(driver_of(kafka, topic, group, **QUICK), log[2]).batch() == {
         (p, at) for p in (0, 1) for at in range(4, 20)
@@ -246,8 +246,8 @@ def test_an_adopted_offset_whose_note_was_written_anew_while_a_batch_yielded_sta
     topic = topic_with(kafka, numbered(40, 2), partitions=2)
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
     last = GroupOffset.from_json(log[2])
-    note = adopting_note(last.reader, last.generation, last.batch - 1, "")
-    resumed = correcting_note(last.reader, last.generation + 1, last.batch - 1, None, note)
+    note = adopting_metadata(last.query_id, last.generation, last.batch - 1, "")
+    resumed = correcting_metadata(last.query_id, last.generation + 1, last.batch - 1, None, note)
     commit_for(kafka, group, {(topic, p): 2 for p in (0, 1)}, resumed)
     assert Run(driver_of(kafka, topic, group, **QUICK), log[2]).batch() == {
         (p, at) for p in (0, 1) for at in range(4, 20)
@@ -332,14 +332,14 @@ def counting_anew(kafka, group, driver_of, batches=1):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), batches, 4)
     last = GroupOffset.from_json(log[batches])
-    commit_for(kafka, group, dict.fromkeys([(topic, 0), (topic, 1)], 2 * batches), note_of_70(last))
+    commit_for(kafka, group, dict.fromkeys([(topic, 0), (topic, 1)], 2 * batches), metadata_of_70(last))
     run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
     run.driver.latest_offset(run.end, None)
     return topic, run
 
 
-def note_of_70(end):
-    return commit_note(end.reader, 70, end.batch)
+def metadata_of_70(end):
+    return commit_metadata(end.query_id, 70, end.batch)
 
 
 @pytest.mark.parametrize("batches", [1, 3], ids=["newest checkpoint", "older checkpoint"])
@@ -356,7 +356,7 @@ def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafk
     run.batch()
     assert run.driver.latest_offset(run.end, None) == run.end
     last = GroupOffset.from_json(run.end)
-    note = commit_note(last.reader, 70, last.batch)
+    note = commit_metadata(last.query_id, 70, last.batch)
     is_back = thrown_out(kafka, group, run, {(topic, p): 10 for p in range(2)}, note)
     is_back()
     assert run.driver.latest_offset(run.end, None) == run.end
@@ -364,7 +364,7 @@ def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafk
 
 def test_nor_are_they_where_another_query_has_written_over_the_note(kafka, group, driver_of):
     topic, run = counting_anew(kafka, group, driver_of)
-    note = adopting_note("another", 3, 3, note_of_70(GroupOffset.from_json(run.end)))
+    note = adopting_metadata("another", 3, 3, metadata_of_70(GroupOffset.from_json(run.end)))
     is_back = thrown_out(kafka, group, run, {(topic, 1): 2}, note)
     is_back()
 
@@ -373,12 +373,12 @@ def test_a_successor_is_known_by_its_later_batch_whatever_notes_of_before_say(ka
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 1, 4)
     last = GroupOffset.from_json(log[1])
-    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_note(last.reader, 70, 0))
+    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_metadata(last.query_id, 70, 0))
     woken = Run(driver_of(kafka, topic, group, **QUICK), log[1])
     woken.batch()
     assert woken.driver.latest_offset(woken.end, None) == woken.end
     last = GroupOffset.from_json(woken.end)
-    later = commit_note(last.reader, last.generation + 3, last.batch + 1)
+    later = commit_metadata(last.query_id, last.generation + 3, last.batch + 1)
     is_back = thrown_out(kafka, group, woken, {(topic, p): 10 for p in range(2)}, later)
     with pytest.raises(FencedError, match=f"up to generation {last.generation + 3}"):
         is_back()
@@ -394,7 +394,7 @@ def test_a_process_that_was_out_of_the_group_does_not_set_back_its_successor(kaf
     woken.driver.latest_offset(woken.end, None)
     last = GroupOffset.from_json(woken.end)
     assert committed(kafka, group) == {(topic, p): 6 for p in range(2)}
-    note = commit_note(last.reader, 1, last.batch + 1)
+    note = commit_metadata(last.query_id, 1, last.batch + 1)
     is_back = thrown_out(kafka, group, woken, {(topic, p): 9 for p in range(2)}, note)
     is_back()
     assert committed(kafka, group) == {(topic, p): 9 for p in range(2)}

@@ -374,10 +374,12 @@ class TestBetweenTriggers:
         assert session.committer.planned is not None
         # As GroupKafkaListener does in the user's process.
         batch = session.committer.planned
-        from spark_kafka_group.values.commit_metadata import commit_note
+        from spark_kafka_group.values.commit_metadata import commit_metadata
 
         with driver._lock:
-            session.member.client.commit(batch.ends, commit_note(session.reader, batch.generation, 0), batch.generation)
+            session.member.client.commit(
+                batch.ends, commit_metadata(session.query_id, batch.generation, 0), batch.generation
+            )
         wait_until(lambda: len(other.owned()) == 1, within=30)
         produce(kafka, topic, numbered(20, 2))
         following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)

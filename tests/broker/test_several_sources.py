@@ -170,7 +170,7 @@ def test_one_topic_twice_each_source_reads_a_part(kafka, group, driver_of, share
     while sources.trigger() is not None:
         assert len(sources.logged) < 20
     each_once(sources.ranges, topic, 4, 10)
-    readers = [driver._session.reader for driver in drivers]
+    readers = [driver._session.query_id for driver in drivers]
     (warning,) = [record.message for record in caplog.records if "subscribe to" in record.message]
     assert topic in warning
     assert all(reader in warning for reader in readers)
@@ -193,7 +193,7 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, drivers_of, idle_
     (gone,) = {TopicPartition(topics[0], p) for p in range(2)} - {r.tp for r in first}
     assert third._session.member.generation.assignment == {gone}
     offset, note = kafka.committed(group)[gone]
-    assert (offset, left_out_of(note, sources.drivers[0]._session.reader)) == (0, 0)
+    assert (offset, left_out_of(note, sources.drivers[0]._session.query_id)) == (0, 0)
     # All leave, and no source knows that the batch has succeeded.
     for driver in [third, *sources.drivers]:
         driver.stop()
@@ -241,7 +241,7 @@ def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
     assert before.positions == {read.tp: 10, gone: 10}
     assert end.positions == {read.tp: 10, gone: 0}
     assert end.ranges(before) == []
-    assert left_out_of(kafka.committed(group)[gone][1], sources.drivers[0]._session.reader) == 0
+    assert left_out_of(kafka.committed(group)[gone][1], sources.drivers[0]._session.query_id) == 0
     for driver in sources.drivers:
         driver.stop()
     again = Sources(drivers_of(topics), sources.logged if logged else sources.logged[:-1])

@@ -22,7 +22,7 @@ from spark_kafka_group.errors import DataLossError, OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import GroupClient
 
@@ -261,7 +261,7 @@ class TestAssign:
         with pytest.raises(MembershipError, match=f"assign names {topic}-7, which the cluster does not have"):
             driver.latest_offset(driver.initial_offset(), None)
 
-    @pytest.mark.parametrize("step", [(GroupClient, "commit"), (Committer, "try_notes")], ids=lambda s: s[1])
+    @pytest.mark.parametrize("step", [(GroupClient, "commit"), (Committer, "try_metadata")], ids=lambda s: s[1])
     def test_so_is_one_that_somebody_commits_while_notes_are_looked_for(
         self, kafka, group, made, monkeypatch, caplog, step
     ):
@@ -292,4 +292,4 @@ def test_the_note_of_a_commit_is_read_by_every_tool(kafka, group, query_of):
     wait_until(lambda: committed(kafka, group) == {(topic, 0): 3}, within=30)
     settled(kafka, group, 1)
     session = query.driver._session
-    assert kafka.committed(group)[topic, 0][1] == commit_note(session.reader, session.member.generation.id, 0)
+    assert kafka.committed(group)[topic, 0][1] == commit_metadata(session.query_id, session.member.generation.id, 0)

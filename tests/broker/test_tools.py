@@ -305,7 +305,7 @@ def test_describe_has_kafkas_numbers_for_a_group_with_a_query(kafka, group, driv
     assert [(row.current_offset, row.log_end_offset, row.lag, row.lag_s) for row in report.partitions] == [
         (5, 10, 5, 100.0)
     ] * 3
-    assert {(row.note.reader, row.note.generation) for row in report.partitions} == {
+    assert {(row.note.query_id, row.note.generation) for row in report.partitions} == {
         (end["@group"]["reader"], end["@group"]["generation"])
     }
     newest = [w.entry for w in group_records.read(admin, group, group_records.locate(admin, group))]

@@ -16,7 +16,7 @@ from support import commit_for, committed, members, numbered, produce, topic_wit
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 
 LEAVE = "\x1b[?1049l"
 SEQUENCE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
@@ -117,7 +117,7 @@ def rows_of(screen, prefix):
 def test_the_screen_follows_keys_and_size_and_q_leaves_the_terminal_as_it_was(kafka, topic, group, top_of):
     first, second = f"{group}-a", f"{group}-b"
     commit_for(kafka, first, {(topic, 0): 9})
-    commit_for(kafka, second, {(topic, 0): 1}, commit_note("reader-7", 3, 5))
+    commit_for(kafka, second, {(topic, 0): 1}, commit_metadata("reader-7", 3, 5))
     top = top_of(kafka, "--sort", "group")
     top.shows("by group")
     top.resize(3000, 200)  # the broker has the groups of other tests, too
@@ -187,7 +187,7 @@ def test_through_a_pipe_each_interval_has_its_rates(kafka, topic, group):
         first = json.loads(running.stdout.readline())
         assert (first["lag"], first["committed_per_second"], first["produced_per_second"]) == (9, 0.0, 0.0)
         produce(kafka, topic, numbered(30, 3))
-        commit_for(kafka, group, {(topic, 0): 20}, commit_note("reader-7", 3, 5))
+        commit_for(kafka, group, {(topic, 0): 20}, commit_metadata("reader-7", 3, 5))
         row = first
         while row["lag"] or not row["produced_per_second"]:
             row = json.loads(running.stdout.readline())

@@ -306,7 +306,7 @@ def test_brokers_that_allow_only_short_transactions_are_no_reason_not_to_start_a
     output, group = output_of(hurried), name("group")
     run = run_on(hurried, output)
     run.tasks(run.plan(), 0)
-    query = SimpleNamespace(reader="r", options=Options.parse(options(hurried, output, group)))
+    query = SimpleNamespace(query_id="r", options=Options.parse(options(hurried, output, group)))
     assert SinkTransaction(query, run.options.prefix, tmp_path).decided(0) is None
     run.batch(0)
     assert read(hurried, output) == all_rows(1)

@@ -223,11 +223,11 @@ def _commit_metadata(data: bytes) -> None:
         commit_metadata.generation_of(metadata, reader)
         commit_metadata.is_own(metadata, reader, 3, 7)
         for note in (
-            commit_metadata.adopting_note(reader, 7, 3, metadata),
-            commit_metadata.correcting_note(reader, 7, 3, None, metadata),
+            commit_metadata.adopting_metadata(reader, 7, 3, metadata),
+            commit_metadata.correcting_metadata(reader, 7, 3, None, metadata),
         ):
             writer = commit_metadata.writer_of(note)
-            if writer is None or writer.reader != reader:
+            if writer is None or writer.query_id != reader:
                 raise DisagreementError(f"{note} is not read back")
 
 
@@ -273,7 +273,7 @@ def _offsets_json(data: bytes) -> None:
     if offset is None:
         return
     again = GroupOffset.from_json(json.loads(json.dumps(offset.to_json())))
-    if again != offset and offset.reader is not None:
+    if again != offset and offset.query_id is not None:
         raise DisagreementError(f"{offset} is read back as {again}")
     may_raise(offset.ranges, OffsetFormatError)(GroupOffset())
 

@@ -9,7 +9,7 @@ from support import Record, commit_for, numbered, options, topic_with
 
 from spark_kafka_group import explore
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 
 ROOT = Path(__file__).parents[2]
 JSON = [b'{"id": 1, "who": {"name": "a"}}', b'{"id": 2, "tags": ["x"]}', b"no JSON", b"[1]", b'"text"', b"\xff", None]
@@ -81,7 +81,7 @@ def test_a_topic_without_json_has_no_schema(kafka, spark):
 
 
 def test_tables_become_dataframes(kafka, spark, topic, group):
-    commit_for(kafka, group, {(topic, 0): 3}, commit_note("reader-1", 4, 7))
+    commit_for(kafka, group, {(topic, 0): 3}, commit_metadata("reader-1", 4, 7))
     given = options(kafka, topic)
     of_topic = explore.topics(given).to_df(spark).first()
     assert (of_topic["topic"], of_topic["records"], of_topic["headers"]) == (topic, 7, ["h"])

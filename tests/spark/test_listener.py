@@ -16,7 +16,7 @@ from spark_kafka_group.errors import CommitError
 from spark_kafka_group.listener.commits import Succeeded
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
-from spark_kafka_group.values.commit_metadata import adopting_note, commit_note
+from spark_kafka_group.values.commit_metadata import adopting_metadata, commit_metadata
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
@@ -337,22 +337,22 @@ class TestLacking:
         ("group", "message"),
         [
             (None, True),
-            (Committed(10, commit_note("me", 4)), True),
-            (Committed(5, commit_note("me", 3, 1)), True),
-            (Committed(20, commit_note("me", 4)), False),
-            (Committed(30, commit_note("me", 4)), False),
-            (Committed(5, commit_note("me", 5)), False),
-            (Committed(5, commit_note("you", 3)), False),
+            (Committed(10, commit_metadata("me", 4)), True),
+            (Committed(5, commit_metadata("me", 3, 1)), True),
+            (Committed(20, commit_metadata("me", 4)), False),
+            (Committed(30, commit_metadata("me", 4)), False),
+            (Committed(5, commit_metadata("me", 5)), False),
+            (Committed(5, commit_metadata("you", 3)), False),
             (Committed(5, ""), False),
             (Committed(10, ""), True),
-            (Committed(10, commit_note("you", 9)), True),
-            (Committed(5, adopting_note("you", 3, 0, commit_note("me", 3, 1))), False),
-            (Committed(10, adopting_note("you", 9, 9, commit_note("me", 3, 1))), True),
+            (Committed(10, commit_metadata("you", 9)), True),
+            (Committed(5, adopting_metadata("you", 3, 0, commit_metadata("me", 3, 1))), False),
+            (Committed(10, adopting_metadata("you", 9, 9, commit_metadata("me", 3, 1))), True),
             (Committed(30, ""), False),
             # What the query has reported since: it was made to begin before, or its batch gave way and was resumed.
-            (Committed(5, commit_note("me", 4, 3)), False),
-            (Committed(10, commit_note("me", 5, 3)), False),
-            (Committed(10, commit_note("me", 5, 1)), True),
+            (Committed(5, commit_metadata("me", 4, 3)), False),
+            (Committed(10, commit_metadata("me", 5, 3)), False),
+            (Committed(10, commit_metadata("me", 5, 1)), True),
         ],
     )
     def test_by_offset_and_writer(self, group, message):
@@ -361,8 +361,8 @@ class TestLacking:
 
     def test_what_the_batch_went_without_is_left(self):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
-        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 1, without=2))}) == {}
+        assert batch.lacking({self.TP: Committed(10, commit_metadata("me", 4, 1, without=2))}) == {}
         # A later batch was to begin where this one began.
-        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 2, without=3))}) == {}
+        assert batch.lacking({self.TP: Committed(10, commit_metadata("me", 4, 2, without=3))}) == {}
         # What an earlier one went without this one has read.
-        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 0, without=1))}) == {self.TP: 20}
+        assert batch.lacking({self.TP: Committed(10, commit_metadata("me", 4, 0, without=1))}) == {self.TP: 20}

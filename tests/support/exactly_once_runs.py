@@ -122,9 +122,9 @@ class Run:
 def running_source(directory: Path, run: Run, group: str, batch: int, offset: int) -> Iterator[None]:
     """A source of the application, with the id of a write, runs a batch that ends at this offset; of no member."""
     offsets = SourceOffsets(group, -1, "", None, "r", batch, "", {TopicPartition(run.topic, 0): offset})
-    path = folder_of(directory, run.options.prefix) / f"{file_name(offsets.reader)}.json"
+    path = folder_of(directory, run.options.prefix) / f"{file_name(offsets.query_id)}.json"
     make_folder(path.parent, directory)
-    file = put(path, LiveSource(offsets.reader, 1, has_begun=True, running=offsets).to_text())
+    file = put(path, LiveSource(offsets.query_id, 1, has_begun=True, running=offsets).to_text())
     try:
         yield
     finally:

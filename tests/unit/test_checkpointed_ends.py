@@ -4,7 +4,7 @@ from spark_kafka_group.driver.steps.next_end import CheckpointedEnds
 from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-INITIAL = GroupOffset(reader="r")
+INITIAL = GroupOffset(query_id="r")
 ENDS = [GroupOffset({A: 10 * (n + 1), B: 5}, "r", n, batch=n) for n in range(4)]
 MOVED = {A: 20, B: 3}
 """Where batch 2 begins: A where batch 1 ended."""

@@ -161,7 +161,7 @@ def test_a_batch_that_reads_other_offsets_than_the_decided_one_is_another_one():
         ({"offsets": {TopicPartition("t", 0): 6}}, False),
         ({"offsets": {}}, False),
         ({"batch": 8}, False),
-        ({"reader": "s"}, False),
+        ({"query_id": "s"}, False),
         ({"group_id": "another"}, False),
     ],
 )

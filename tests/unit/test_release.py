@@ -88,8 +88,14 @@ def test_the_metadata_of_each_version_s_commits_is_read(note, meant):
 
 
 def test_every_key_that_this_version_writes_is_kept_here():
-    assert {key for note in NOTES for key in json.loads(note)} == set(Writer._fields)
-    renamed = {"topic_ids": "topics", "moved": "from", "in_transaction": "transaction", "group_id": "id"}
+    assert {key for note in NOTES for key in json.loads(note)} == Writer("0af3", 4).to_json().keys()
+    renamed = {
+        "query_id": "reader",
+        "topic_ids": "topics",
+        "moved": "from",
+        "in_transaction": "transaction",
+        "group_id": "id",
+    }
     written = {renamed.get(field.name, field.name) for field in fields(GroupOffset)} - {"positions"}
     assert json.loads(CHECKPOINT)["@group"].keys() == written
 

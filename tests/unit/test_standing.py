@@ -56,7 +56,7 @@ def test_positions_of_a_recreated_topic_are_void_until_partitions_are_taken(stan
 
 
 def test_partitions_that_exist_at_the_start_are_known_only_when_positions_have_been_taken():
-    standing = Standing.after(GroupOffset(reader="r"))
+    standing = Standing.after(GroupOffset(query_id="r"))
     standing.existing_at_start = {A, B}
     assert (standing.is_new_query, standing.known_before()) == (True, set())
     standing.taken()

@@ -20,9 +20,9 @@ from spark_kafka_group.driver.positions.rules import adopted as to_adopt
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.values.commit_metadata import (
-    adopting_note,
-    commit_note,
-    correcting_note,
+    adopting_metadata,
+    commit_metadata,
+    correcting_metadata,
     is_of_batch,
     is_own,
     left_out_of,
@@ -32,7 +32,7 @@ from spark_kafka_group.values.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-OURS = commit_note("me", 3)
+OURS = commit_metadata("me", 3)
 
 
 def named(tp, offset):
@@ -46,79 +46,79 @@ def restart(committed, policy="auto", foreign=False):
 
 
 def test_a_commits_note_names_its_writer():
-    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None, None, None, {}, None)
-    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None, None, None, {}, None)
-    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None, {}, None)
-    assert writer_of(adopting_note("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None, {}, None)
-    assert json.loads(commit_note("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
+    assert writer_of(commit_metadata("me", 3)) == ("me", 3, None, None, None, None, {}, None)
+    assert writer_of(commit_metadata("me", 3, 7)) == ("me", 3, 7, None, None, None, {}, None)
+    assert writer_of(commit_metadata("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None, {}, None)
+    assert writer_of(adopting_metadata("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None, {}, None)
+    assert json.loads(commit_metadata("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
 
 
 def test_what_a_batch_went_without_is_to_be_read_in_the_note_of_who_adopts_the_offset():
-    note = commit_note("first", 3, 7, without=8)
+    note = commit_metadata("first", 3, 7, without=8)
     for reader in ("second", "third"):
-        note = adopting_note(reader, 4, 2, note)
-        assert writer_of(note).reader == reader
+        note = adopting_metadata(reader, 4, 2, note)
+        assert writer_of(note).query_id == reader
         assert [left_out_of(note, who) for who in ("first", "second", "third")] == [8, None, None]
 
 
 def test_what_was_left_out_before_the_checkpoints_batch_was_planned_is_of_another_batch_of_its_number():
-    note = commit_note("me", 3, 7, without=8)
+    note = commit_metadata("me", 3, 7, without=8)
     assert [left_out_of(note, "me", generation) for generation in (3, 4)] == [8, None]
-    note = adopting_note("other", 9, 2, note)
+    note = adopting_metadata("other", 9, 2, note)
     assert [left_out_of(note, "me", generation) for generation in (3, 4)] == [8, None]
     before = json.dumps({"reader": "o", "generation": 9, "batch": 2, "left_by": {"reader": "me", "without": 8}})
     assert left_out_of(before, "me", 4) == 8  # of a version that did not note the generation
 
 
 def test_an_offset_that_was_adopted_in_a_later_generation_than_the_checkpoints_is_another_processs():
-    note = adopting_note("me", 5, 2, "")
+    note = adopting_metadata("me", 5, 2, "")
     assert [is_own(note, "me", 3, generation) for generation in (-1, 4, 5)] == [True, False, True]
-    note = correcting_note("me", 7, 2, None, correcting_note("me", 6, 2, 3, note))  # while a batch yields
+    note = correcting_metadata("me", 7, 2, None, correcting_metadata("me", 6, 2, 3, note))  # while a batch yields
     assert [is_own(note, "me", 3, generation) for generation in (-1, 4, 5)] == [True, False, True]
-    assert is_own(commit_note("me", 5, 2), "me", 3, 4)
+    assert is_own(commit_metadata("me", 5, 2), "me", 3, 4)
 
 
 def test_an_offset_that_was_adopted_before_generations_counted_anew_is_adopted_again():
-    committed = {A: Committed(5, adopting_note("me", 70, 2, ""))}
+    committed = {A: Committed(5, adopting_metadata("me", 70, 2, ""))}
     assert to_adopt({A: 5}, committed, {}, "me", 2, 70) == {}
     assert to_adopt({A: 5}, committed, {}, "me", 2, 1) == committed
-    assert is_own(adopting_note("me", 1, 2, committed[A].metadata), "me", 3, 2)
-    assert to_adopt({A: 5}, {A: Committed(5, commit_note("me", 70, 2))}, {}, "me", 2, 1) == {}
+    assert is_own(adopting_metadata("me", 1, 2, committed[A].metadata), "me", 3, 2)
+    assert to_adopt({A: 5}, {A: Committed(5, commit_metadata("me", 70, 2))}, {}, "me", 2, 1) == {}
 
 
 def test_a_query_that_plans_a_batch_again_takes_back_that_it_went_without_the_partition():
-    note = adopting_note("second", 4, 2, commit_note("first", 3, 7, without=8))
-    assert left_out_of(adopting_note("first", 5, 7, note), "first") is None
-    assert left_out_of(adopting_note("first", 5, 8, note), "first") == 8
+    note = adopting_metadata("second", 4, 2, commit_metadata("first", 3, 7, without=8))
+    assert left_out_of(adopting_metadata("first", 5, 7, note), "first") is None
+    assert left_out_of(adopting_metadata("first", 5, 8, note), "first") == 8
 
 
 def test_an_offset_stays_own_for_those_who_had_it_before():
-    note = adopting_note("second", 4, 2, commit_note("first", 3, 7))
-    note = adopting_note("third", 5, 0, note)
+    note = adopting_metadata("second", 4, 2, commit_metadata("first", 3, 7))
+    note = adopting_metadata("third", 5, 0, note)
     assert [is_own(note, who, 2) for who in ("first", "second", "third", "fourth")] == [True, False, True, False]
     assert is_own(note, "second", 3)
-    note = adopting_note("first", 6, 9, note)
+    note = adopting_metadata("first", 6, 9, note)
     assert [is_own(note, who, 3) for who in ("first", "second", "third")] == [True] * 3
     # Until somebody commits there, or it is known that a batch has not read it.
-    assert not is_own(correcting_note("second", 7, 4, None, note), "first", 9)
-    note = adopting_note("second", 8, 4, commit_note("first", 7, 9, without=10))
+    assert not is_own(correcting_metadata("second", 7, 4, None, note), "first", 9)
+    note = adopting_metadata("second", 8, 4, commit_metadata("first", 7, 9, without=10))
     assert not is_own(note, "first", 10)
 
 
 def test_a_driver_that_was_replaced_is_fenced_also_where_another_query_has_adopted_the_offset():
-    group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
+    group = {A: Committed(5, adopting_metadata("other", 9, 2, commit_metadata("me", 8, 7)))}
     assert [replaced_in(group, "me", 7, held) for held in (7, 8)] == [8, None]
     assert [replaced_in(group, "me", 7, 1, noted) for noted in (7, 8)] == [8, None]  # 8: generations count anew
     assert replaced_in(group, "other", 1, 8) == 9
 
 
 def test_a_commit_is_that_of_a_batch_also_where_another_query_has_adopted_it():
-    note = commit_note("me", 3, 7)
+    note = commit_metadata("me", 3, 7)
     assert [is_of_batch(note, "me", batch) for batch in (6, 7, 8)] == [False, True, False]
-    assert is_of_batch(adopting_note("other", 4, 2, note), "me", 7)
-    assert not is_of_batch(adopting_note("me", 4, 7, ""), "other", 7)
+    assert is_of_batch(adopting_metadata("other", 4, 2, note), "me", 7)
+    assert not is_of_batch(adopting_metadata("me", 4, 7, ""), "other", 7)
     # An offset that the query itself has adopted, and not committed.
-    assert not is_of_batch(adopting_note("other", 5, 2, adopting_note("me", 4, 6, "")), "me", 7)
+    assert not is_of_batch(adopting_metadata("other", 5, 2, adopting_metadata("me", 4, 6, "")), "me", 7)
     assert not is_of_batch("", "me", 7)
 
 
@@ -128,53 +128,53 @@ def test_where_the_sink_commits_offsets_with_rows_the_groups_offset_says_what_is
         return restarted(checkpoint, {A: Committed(offset, note)}, policy)[A]
 
     for policy in ("auto", "group", "fail"):
-        start = starts(commit_note("me", 3, 1), 2, policy)
+        start = starts(commit_metadata("me", 3, 1), 2, policy)
         assert (start.offset, start.commit, start.conflict) == (2, False, None)
-    assert starts(commit_note("me", 3, 1), 2, "checkpoint").offset == 5
-    assert starts(commit_note("me", 4, 2), 5).offset == 5
+    assert starts(commit_metadata("me", 3, 1), 2, "checkpoint").offset == 5
+    assert starts(commit_metadata("me", 4, 2), 5).offset == 5
     assert starts("", 3).offset == 3
     assert restarted(Checkpoint({A: 5}, "me", 4, 2, False, in_transaction=True), {}, "auto")[A].offset == 5
 
 
 def test_a_checkpoint_is_older_where_the_group_has_a_later_batch_of_the_query():
     for batch in (None, 1, 2):
-        refuse_older_checkpoint({A: Committed(5, commit_note("me", 3, batch)), B: Committed(5, "")}, "me", 2)
-    refuse_older_checkpoint({A: Committed(5, commit_note("other", 3, 9))}, "me", 2)
+        refuse_older_checkpoint({A: Committed(5, commit_metadata("me", 3, batch)), B: Committed(5, "")}, "me", 2)
+    refuse_older_checkpoint({A: Committed(5, commit_metadata("other", 3, 9))}, "me", 2)
     with pytest.raises(OffsetConflictError, match=r"batch 2 .* batch 3"):
-        refuse_older_checkpoint({A: Committed(5, commit_note("me", 3, 3))}, "me", 2)
+        refuse_older_checkpoint({A: Committed(5, commit_metadata("me", 3, 3))}, "me", 2)
 
 
 def test_an_offset_may_be_of_a_later_batch():
     def later(note, position=4):
         return of_later_batches({A: Committed(5, note)}, {A: position}, "me", 2) == {A}
 
-    for note in ("", commit_note("me", 3, 2), commit_note("me", 3), commit_note("other", 3, 9)):
+    for note in ("", commit_metadata("me", 3, 2), commit_metadata("me", 3), commit_metadata("other", 3, 9)):
         assert not later(note)
-    assert later(commit_note("me", 3, 3))
-    unnamed = adopting_note("other", 4, 7, commit_note("me", 3, 3))
+    assert later(commit_metadata("me", 3, 3))
+    unnamed = adopting_metadata("other", 4, 7, commit_metadata("me", 3, 3))
     assert later(unnamed)
     assert not later(unnamed, position=6)
-    assert not later(adopting_note("me", 5, 2, adopting_note("other", 4, 7, commit_note("me", 3, 2))))
+    assert not later(adopting_metadata("me", 5, 2, adopting_metadata("other", 4, 7, commit_metadata("me", 3, 2))))
 
 
 def test_of_many_who_had_it_the_note_names_the_last():
     note = ""
     for reader in range(100):
-        note = adopting_note(f"{reader:032}", 4, 2, note)
+        note = adopting_metadata(f"{reader:032}", 4, 2, note)
     assert len(note) < 1000
     assert [is_own(note, f"{reader:032}", 3) for reader in (0, 98, 99)] == [False, True, True]
 
 
 def test_a_correction_at_an_adopted_offset_leaves_it_adopted():
-    adopted = adopting_note("me", 4, 2, "")
+    adopted = adopting_metadata("me", 4, 2, "")
     for without in (None, 3):
-        note = correcting_note("me", 5, 2, without, adopted)
+        note = correcting_metadata("me", 5, 2, without, adopted)
         assert [is_own(note, "me", batch) for batch in (2, 3)] == [False, True]
         assert left_out_of(note, "me") == without
-    had = adopting_note("me", 4, 2, commit_note("other", 3, 7))
-    assert is_own(correcting_note("me", 6, 2, None, correcting_note("me", 5, 2, 3, had)), "other", 7)
-    for other in (None, "", adopting_note("other", 4, 2, "")):
-        assert correcting_note("me", 5, 2, None, other) == commit_note("me", 5, 2)
+    had = adopting_metadata("me", 4, 2, commit_metadata("other", 3, 7))
+    assert is_own(correcting_metadata("me", 6, 2, None, correcting_metadata("me", 5, 2, 3, had)), "other", 7)
+    for other in (None, "", adopting_metadata("other", 4, 2, "")):
+        assert correcting_metadata("me", 5, 2, None, other) == commit_metadata("me", 5, 2)
 
 
 @pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}', '{"reader": "me"}'])
@@ -241,7 +241,7 @@ def test_an_older_checkpoint_restored_on_purpose_is_right():
 
 
 def test_an_adopted_offset_is_anothers_for_a_checkpoint_that_does_not_know_it_and_own_for_later_ones():
-    adopted = {batch: Committed(3, adopting_note("me", 4, batch, "")) for batch in (1, 2, 3)}
+    adopted = {batch: Committed(3, adopting_metadata("me", 4, batch, "")) for batch in (1, 2, 3)}
     assert {batch: restart({A: group})[A] for batch, group in adopted.items()} == {
         1: Start(5, commit=True, conflict=restart({A: adopted[1]})[A].conflict),
         2: Start(3, conflict=restart({A: adopted[2]})[A].conflict),
@@ -253,7 +253,7 @@ def test_an_adopted_offset_is_anothers_for_a_checkpoint_that_does_not_know_it_an
         restart({A: adopted[2]}, "fail")
 
 
-@pytest.mark.parametrize("metadata", ["", commit_note("other", 8)])
+@pytest.mark.parametrize("metadata", ["", commit_metadata("other", 8)])
 def test_an_offset_of_another_program_is_right(metadata):
     start = restart({A: Committed(2, metadata)})[A]
     assert (start.offset, start.commit) == (2, False)
@@ -281,7 +281,7 @@ def test_a_policy_decides_without_regard_to_the_writer(group, checkpoint, by_gro
     assert (start.offset, start.commit) == by_group
 
 
-@pytest.mark.parametrize("group", [Committed(2, ""), Committed(9, OURS), Committed(3, commit_note("other", 8))])
+@pytest.mark.parametrize("group", [Committed(2, ""), Committed(9, OURS), Committed(3, commit_metadata("other", 8))])
 def test_policy_fail_stops_with_both_offsets_and_both_writers(group):
     with pytest.raises(OffsetConflictError, match=rf"t-0: the checkpoint says 5 .*, the group {group.offset} \("):
         restart({A: group}, "fail")
@@ -325,10 +325,10 @@ def test_a_topic_made_again_is_known_by_its_id():
 
 
 def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():
-    committed = {A: Committed(5, commit_note("me", 7)), B: Committed(5, commit_note("other", 9))}
+    committed = {A: Committed(5, commit_metadata("me", 7)), B: Committed(5, commit_metadata("other", 9))}
     assert replaced_in(committed, "me", 3, 6) == 7
     assert replaced_in(committed, "me", 3, 7) is None
-    committed = {A: Committed(5, commit_note("me", 7, 4))}
+    committed = {A: Committed(5, commit_metadata("me", 7, 4))}
     assert [replaced_in(committed, "me", batch, 6) for batch in (3, 4)] == [7, None]  # 4: generations count anew
 
 

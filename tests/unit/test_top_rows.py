@@ -17,7 +17,7 @@ from spark_kafka_group.tools.describe import PartitionRow
 from spark_kafka_group.tools.top.layout import brief, of_groups, of_partitions
 from spark_kafka_group.tools.top.rates import OVER_S, GroupLook, Observer, SeenGroups, Speed, group_rows, kept
 from spark_kafka_group.tools.top.terminal import Screen, Terminal
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.all_groups import GroupOffsets
 from spark_kafka_group.wire.group.membership import Committed
@@ -26,7 +26,7 @@ ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def look(at_s, committed, ends, group="billing"):
-    offsets = {tp: Committed(offset, commit_note("r", 1, 2)) for tp, offset in committed.items()}
+    offsets = {tp: Committed(offset, commit_metadata("r", 1, 2)) for tp, offset in committed.items()}
     return GroupLook(at_s, {group: GroupOffsets("Stable", 1, offsets)}, ends)
 
 
@@ -43,7 +43,7 @@ def drawn(looks, size, screen=None):
 def test_rates_are_records_between_two_looks_in_a_second():
     looks = (look(10, {ONE: 5, TWO: 50}, {ONE: 100, TWO: 50}), look(12, {ONE: 45, TWO: 60}, {ONE: 110, TWO: 60}))
     (row,) = group_rows(looks)
-    assert (row.lag, row.partitions, row.writer.reader) == (65, 2, "r")
+    assert (row.lag, row.partitions, row.writer.query_id) == (65, 2, "r")
     assert row.speed == Speed(committed=25.0, produced=10.0)
     assert row.speed.seconds_for(row.lag) == pytest.approx(65 / 15)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs, Look, judged
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.values.task import ReadTask
 from spark_kafka_group.wire import Committed
@@ -11,7 +11,7 @@ from spark_kafka_group.wire import Committed
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 AT = {A: 20}
 LONGER, SHORTER = {A: 25}, {A: 13}
-NOTE = commit_note("another", 3, 8)
+NOTE = commit_metadata("another", 3, 8)
 
 
 @pytest.mark.parametrize(("ends", "known", "epoch_ends", "found"), [

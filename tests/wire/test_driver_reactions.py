@@ -6,7 +6,7 @@ from test_cells import BILLS, COMMIT, HEARTBEAT, JOIN, OFFSET_FETCH, ORDERS, SYN
 
 from spark_kafka_group.errors import CommitError, FencedError, MembershipError
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Reaction, Request
 
@@ -192,7 +192,7 @@ def test_a_process_that_was_replaced_notices_so_whatever_rebalances_come_before_
     assert driver.latest_offset(end, None) == end
     broker.remove_member()
     broker.generation = 4  # its successor came, went on and left
-    broker.committed[ORDERS] = 12, commit_note(end["@group"]["reader"], 4, 3)
+    broker.committed[ORDERS] = 12, commit_metadata(end["@group"]["reader"], 4, 3)
     client = driver._session.member.client
     wait_until(lambda: client.current().id == 5 and not client.rejoin_needed(), within=30)
     client.request_rejoin()  # as when others come

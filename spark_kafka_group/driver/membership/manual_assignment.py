@@ -21,16 +21,16 @@ class ManualAssignment:
 
     Parameters
     ----------
-    reader
+    query_id
         The query's id, which distinguishes its own commits from those of others.
     """
 
-    def __init__(self, options: Options, group_id: str, reader: str, events: EventLog) -> None:
+    def __init__(self, options: Options, group_id: str, query_id: str, events: EventLog) -> None:
         self._group_id = group_id
-        self._reader = reader
+        self._query_id = query_id
         self._events = events
         self._subscription = options.reading.subscription
-        self._former = instance_id_of(options.group.instance_id, reader)  # if it was a member, and was killed
+        self._former = instance_id_of(options.group.instance_id, query_id)  # if it was a member, and was killed
         self._is_named = options.group.id is not None
         self._checked = False
         self._generation: Generation | None = None
@@ -131,7 +131,7 @@ class ManualAssignment:
             )
         committed = self.client.committed(self.generation.assignment)
         for tp, group in sorted(committed.items()):
-            if not is_signed(group.metadata, self._reader):
+            if not is_signed(group.metadata, self._query_id):
                 log.warning(
                     "group %s: %s: another program committed offset %d (%s): programs that assign partitions "
                     "under one group id overwrite each other's offsets; give each a group of its own",

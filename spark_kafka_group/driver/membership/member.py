@@ -40,7 +40,7 @@ class Member:
     Parameters
     ----------
     static_id
-        group.instance.id: the user's own, or one derived from the reader id.
+        group.instance.id: the user's own, or one derived from the query id.
     """
 
     def __init__(

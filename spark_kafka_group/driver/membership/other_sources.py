@@ -28,19 +28,19 @@ class OtherSources:
     ----------
     directory
         Shared by the application's reader processes; None where it is not known, and then no other source is seen.
-    reader, subscription
+    query_id, subscription
         Of this source, for the others. Without membership (``assign``) no other source waits for it.
     """
 
-    def __init__(self, directory: Path | None, group_id: str, reader: str, subscription: Subscription) -> None:
+    def __init__(self, directory: Path | None, group_id: str, query_id: str, subscription: Subscription) -> None:
         self._file: IO[str] | None = None
         self._group_id = group_id
-        self._reader = reader
+        self._query_id = query_id
         self._subscription = subscription
         if directory is None or subscription.manual:
             return
         self._folder = directory / READERS_FOLDER / file_name(group_id)
-        self._path = self._folder / f"{file_name(reader)}.json"
+        self._path = self._folder / f"{file_name(query_id)}.json"
         try:
             make_folder(self._folder, directory)
             self._enter(subscription)
@@ -53,7 +53,7 @@ class OtherSources:
         return bool(self._others())
 
     def apart(self) -> frozenset[str]:
-        """Readers of those that share no topic with this source."""
+        """Query ids of the other sources that share no topic with this one."""
         return frozenset(other["reader"] for other in self._others() if not _shared(self._subscription, other))
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class OtherSources:
     def _enter(self, subscription: Subscription) -> None:
         own = {
             "group": self._group_id,
-            "reader": self._reader,
+            "reader": self._query_id,
             "topics": sorted(subscription.topics),
             "pattern": subscription.pattern,
         }
@@ -78,7 +78,7 @@ class OtherSources:
                     "partitions between them, so each reads only a part. That is right for queries that share the "
                     "work. For a self-join, or for queries that each read everything, give each source a "
                     "kafka.group.id of its own, or none",
-                    self._group_id, printable(other["reader"]), printable(self._reader), printable(", ".join(shared)),
+                    self._group_id, printable(other["reader"]), printable(self._query_id), printable(", ".join(shared)),
                 )  # fmt: skip
 
     def _others(self) -> list[dict[str, Any]]:

@@ -1,13 +1,13 @@
 """A planned batch that Spark has not begun yields to a rebalance, and loses or doubles no record.
 
 Spark writes the end of a batch into its checkpoint before the batch runs, and that cannot be changed any more. So the
-partitions that a rebalance takes from the batch are noted in the group, where the note is not lost either: in the
-metadata of the commit of the partition's position.
+partitions that a rebalance takes from the batch are named in the group, where that is not lost either: in the metadata
+of the commit of the partition's position.
 
-1. Before the rebalance the start of each of the batch's ranges is committed with the note ``without`` the batch.
-2. After it the same offsets are committed without that note, for partitions that this member has kept. The batch then
+1. Before the rebalance the start of each of the batch's ranges is committed with the metadata ``without`` the batch.
+2. After it the same offsets are committed without ``without``, for partitions that this member has kept. The batch then
    belongs to the new generation, and goes without the other partitions.
-3. While the checkpoint ends with that batch, a later start that reads the note believes it, and not the checkpoint.
+3. While the checkpoint ends with that batch, a later start believes this metadata, and not the checkpoint.
 4. The next batch reads nothing; its end has the positions of the partitions, so that the checkpoint is right again.
 
 A crash between 1 and 2 leaves out records that are not read yet: the batch has not begun.
@@ -46,18 +46,18 @@ class YieldedBatch:
         Positions of partitions that this batch has not read, although the checkpoint says so.
     """
 
-    def __init__(self, committer: Committer, client: GroupClient, reader: str) -> None:
+    def __init__(self, committer: Committer, client: GroupClient, query_id: str) -> None:
         self._committer = committer
         self._client = client
-        self._reader = reader
+        self._query_id = query_id
         self.yielded = False
         self.left_out: dict[TopicPartition, int] = {}
         self._batch = -1  # the batch with which the checkpoint ends, or is about to
-        self._noted: set[TopicPartition] = set()  # partitions of the planned batch with the note in the group
-        self._unsure: set[TopicPartition] = set()  # and with a note that may be there: a request failed
+        self._noted: set[TopicPartition] = set()  # partitions with ``without`` the planned batch in the group
+        self._unsure: set[TopicPartition] = set()  # and partitions that may have it: a request failed
 
     def yield_to_rebalance(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
-        """Let `batch` yield; False when the notes cannot be committed, so that the rebalance has to wait."""
+        """Let `batch` yield; False when that cannot be committed, so that the rebalance has to wait."""
         try:
             yielded = self._note_without(batch, owned, generation)
         except (CommitTimeoutError, BrokerTimeoutError) as error:
@@ -89,7 +89,7 @@ class YieldedBatch:
         CommitTimeoutError, BrokerTimeoutError
             When brokers do not answer: this is to be called again.
         CommitError
-            When the notes cannot be committed: no partition may be left out then.
+            When that cannot be committed: no partition may be left out then.
         """
         if not self._note_without(batch, owned, generation):
             raise CommitError(
@@ -99,7 +99,7 @@ class YieldedBatch:
         return self._reduced(batch, batch.reads_from.keys(), batch.generation)
 
     def begins(self, batch: Batch) -> Batch:
-        """`batch` as it is going to be read: a note that may be in the group has to be withdrawn first.
+        """`batch` as it is going to be read: a ``without`` that may be in the group has to be withdrawn first.
 
         Raises
         ------
@@ -109,28 +109,28 @@ class YieldedBatch:
         try:
             self._withdraw(batch, unsure, batch.generation)
         except MembershipLostError:
-            # Commits under its generation are refused from now on, so the group's notes of now hold.
+            # Commits under its generation are refused from now on, so the group's metadata of now hold.
             left_out = self.learn(self._client.committed(unsure), batch.end)
             return self._reduced(batch, left_out & unsure.keys(), batch.generation)
         return batch
 
     def dropped(self, batch: Batch) -> Batch:
-        """`batch` without all that it would commit. No note is needed where the sink commits offsets together with
+        """`batch` without all that it would commit. No metadata is needed where the sink commits offsets together with
         rows: then the group's offsets are right, and not the checkpoint."""
         return self._reduced(batch, batch.ends.keys(), batch.generation)
 
     def learn(
         self, committed: Mapping[TopicPartition, Committed], end: GroupOffset, *planned: int
     ) -> set[TopicPartition]:
-        """Remember, and return, the partitions that the batch up to `end` has not read, by notes in the group.
+        """Remember, and return, the partitions that the batch up to `end` has not read, by metadata in the group.
 
-        Or that one has not read which was `planned` and is to be planned again: it begins at the group's offset, not at
-        `end`. Notes about other batches are not true of this checkpoint: an older one was restored. Nor are notes from
-        before `end` was planned: then it is another batch of that number.
+        Or those that the batch `planned`, which is to be planned again, has not read: it begins at the group's offset,
+        not at `end`. Metadata about other batches is not true of this checkpoint: an older one was restored. Nor is
+        metadata from before `end` was planned: then it is another batch of that number.
         """
         self.at(end.batch)
-        notes = {tp: left_out_of(group.metadata, self._reader, end.generation) for tp, group in committed.items()}
-        found = {tp: committed[tp].offset for tp, named in notes.items() if named in (end.batch, *planned)}
+        left = {tp: left_out_of(group.metadata, self._query_id, end.generation) for tp, group in committed.items()}
+        found = {tp: committed[tp].offset for tp, named in left.items() if named in (end.batch, *planned)}
         self.left_out |= found
         return set(found)
 

@@ -32,12 +32,12 @@ def _of_retry_topics(tps: Collection[TopicPartition], delays_ms: Collection[int]
 
 
 def replaced_in(
-    committed: Mapping[TopicPartition, Committed], reader: str, batch: int, held: int, noted: int = -1
+    committed: Mapping[TopicPartition, Committed], query_id: str, batch: int, held: int, noted: int = -1
 ) -> int | None:
     """The generation in which another process went on with this very query after `batch`, if one did.
 
     A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
-    its own reader id, a generation later than any it held itself, and a later batch. A note of an earlier batch may
+    its own query id, a generation later than any it held itself, and a later batch. Metadata of an earlier batch may
     name a later generation: a group of the newer protocol that becomes empty, and then one of the classic protocol,
     counts from 1 again.
 
@@ -46,30 +46,30 @@ def replaced_in(
     held
         Latest generation that this process held.
     noted
-        Latest one in the group's notes of when it started: where another query has written over a note, the batch is
+        Latest one in the group's metadata of when it started: where another query has written over it, the batch is
         not known.
     """
     writers = [writer for group in committed.values() if (writer := writer_of(group.metadata)) is not None]
-    own = [w.generation for w in writers if w.reader == reader and (w.batch is None or w.batch > batch)]
-    before = [w.since[reader].generation for w in writers if w.reader != reader and reader in w.since]
+    own = [w.generation for w in writers if w.query_id == query_id and (w.batch is None or w.batch > batch)]
+    before = [w.since[query_id].generation for w in writers if w.query_id != query_id and query_id in w.since]
     later = [generation for generation in own if generation > held]
     later += [generation for generation in before if generation > max(held, noted)]
     return max(later, default=None)
 
 
-def latest_generation(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
-    """The latest generation in which the query `reader` had one of these offsets; -1 for none."""
-    return _latest(generation_of(group.metadata, reader) for group in committed.values())
+def latest_generation(committed: Mapping[TopicPartition, Committed], query_id: str) -> int:
+    """The latest generation in which the query had one of these offsets; -1 for none."""
+    return _latest(generation_of(group.metadata, query_id) for group in committed.values())
 
 
-def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
-    """The latest micro-batch for which the query `reader` has committed one of these offsets; -1 for none."""
-    return _latest(writer.batch for writer in _writers(committed) if writer.reader == reader)
+def latest_batch(committed: Mapping[TopicPartition, Committed], query_id: str) -> int:
+    """The latest micro-batch for which the query has committed one of these offsets; -1 for none."""
+    return _latest(writer.batch for writer in _writers(committed) if writer.query_id == query_id)
 
 
-def latest_batch_of_others(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
-    """The latest micro-batch for which queries other than `reader` have committed one of these offsets; -1 for none."""
-    return _latest(writer.batch for writer in _writers(committed) if writer.reader != reader)
+def latest_batch_of_others(committed: Mapping[TopicPartition, Committed], query_id: str) -> int:
+    """The latest micro-batch for which other queries have committed one of these offsets; -1 for none."""
+    return _latest(writer.batch for writer in _writers(committed) if writer.query_id != query_id)
 
 
 def _writers(committed: Mapping[TopicPartition, Committed]) -> Iterator[Writer]:
@@ -84,22 +84,22 @@ def _latest(numbers: Iterable[int | None]) -> int:
 def of_later_batches(
     committed: Mapping[TopicPartition, Committed],
     positions: Mapping[TopicPartition, int],
-    reader: str,
+    query_id: str,
     batch: int,
 ) -> set[TopicPartition]:
-    """Partitions of `positions` with an offset that the query `reader` has committed for a batch after `batch`, or may
-    have: one after the position, where another query's note does not say for which batch."""
+    """Partitions of `positions` with an offset that the query has committed for a batch after `batch`, or may
+    have: one after the position, where another query's metadata does not say for which batch."""
     groups = {tp: committed[tp] for tp in positions if tp in committed}
     return {
         tp
         for tp, group in groups.items()
-        if latest_batch({tp: group}, reader) > batch
-        or (group.offset > positions[tp] and is_written_over(group.metadata, reader))
+        if latest_batch({tp: group}, query_id) > batch
+        or (group.offset > positions[tp] and is_written_over(group.metadata, query_id))
     }
 
 
-def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reader: str, batch: int) -> None:
-    """See that the group has no later batch of the query `reader` than the checkpoint, which ends with `batch`.
+def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], query_id: str, batch: int) -> None:
+    """See that the group has no later batch of the query than the checkpoint, which ends with `batch`.
 
     A sink that writes each batch once takes the batches of an older checkpoint for those that it has written.
 
@@ -107,7 +107,7 @@ def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reade
     ------
     OffsetConflictError
     """
-    latest = latest_batch(committed, reader)
+    latest = latest_batch(committed, query_id)
     if latest > batch:
         raise OffsetConflictError(
             f"the checkpoint ends with batch {batch} and the group has offsets of this query's batch {latest}, so "
@@ -237,7 +237,7 @@ class Checkpoint:
     ----------
     positions
         Of the partitions in question.
-    reader
+    query_id
         The query's id.
     generation, batch
         Of the checkpoint's last batch.
@@ -252,7 +252,7 @@ class Checkpoint:
     """
 
     positions: Mapping[TopicPartition, int]
-    reader: str
+    query_id: str
     generation: int
     batch: int
     foreign: bool
@@ -277,7 +277,7 @@ def restarted(
         if group is None or group.offset == offset or tp in checkpoint.untouched:
             starts[tp] = Start(offset, BY_CHECKPOINT, commit=group is None or group.offset != offset)
             continue
-        own = is_own(group.metadata, checkpoint.reader, checkpoint.batch, checkpoint.generation)
+        own = is_own(group.metadata, checkpoint.query_id, checkpoint.batch, checkpoint.generation)
         if checkpoint.in_transaction and own and group.offset < offset and policy != "checkpoint":
             starts[tp] = Start(group.offset, NOT_WRITTEN)
             continue
@@ -310,9 +310,9 @@ def _by_whom(metadata: str, checkpoint: Checkpoint) -> str:
     writer = writer_of(metadata)
     if writer is None:
         return f"another program, {printable(metadata) or 'without a note'}"
-    if writer.reader != checkpoint.reader:
-        return f"another query, {printable(writer.reader)}, generation {writer.generation}"
-    if not writer.is_own(checkpoint.reader, checkpoint.batch, checkpoint.generation):
+    if writer.query_id != checkpoint.query_id:
+        return f"another query, {printable(writer.query_id)}, generation {writer.generation}"
+    if not writer.is_own(checkpoint.query_id, checkpoint.batch, checkpoint.generation):
         return f"another program, and this query has adopted it in generation {writer.generation}"
     return f"this query, generation {writer.generation}"
 
@@ -328,16 +328,13 @@ def wrong_in_group(
     starts: Mapping[TopicPartition, Start],
     committed: Mapping[TopicPartition, Committed],
     checkpoint: GroupOffset,
-    reader: str,
+    query_id: str,
 ) -> set[TopicPartition]:
-    """Partitions of which the group's offset has to be corrected.
-
-    Those are partitions about which it is wrong, and those with a note about a batch that is going to be planned again.
-    """
+    """Partitions whose offset in the group is wrong, or whose metadata names a batch that will be planned again."""
     known = {*checkpoint.positions, *checkpoint.left, *committed}
     wrong = {tp for tp, start in starts.items() if start.commit and tp in known}
     writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
-    own = {tp: w for tp, w in writers.items() if w is not None and w.reader == reader}
+    own = {tp: w for tp, w in writers.items() if w is not None and w.query_id == query_id}
     return wrong | {tp for tp, w in own.items() if w.without is not None and w.without > checkpoint.batch}
 
 
@@ -345,17 +342,17 @@ def adopted(
     positions: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, Committed],
     corrected: Collection[TopicPartition],
-    reader: str,
+    query_id: str,
     batch: int,
     generation: int,
 ) -> dict[TopicPartition, Committed]:
-    """Offsets of others from which the query `reader` goes on after `batch`, and whose note does not say so yet.
+    """Offsets of others from which the query goes on after `batch`, and whose metadata does not say so yet.
 
-    The note may be from after a later batch, where an older checkpoint was restored. Or from a later generation than
-    the current one, where the group counts anew.
+    The metadata may be from after a later batch, where an older checkpoint was restored. Or from a later generation
+    than the current one, where the group counts anew.
     """
     taken = {tp: group for tp, group in committed.items() if positions.get(tp) == group.offset and tp not in corrected}
-    return {tp: group for tp, group in taken.items() if not is_known(group.metadata, reader, batch, generation)}
+    return {tp: group for tp, group in taken.items() if not is_known(group.metadata, query_id, batch, generation)}
 
 
 def by_reset(starts: Mapping[TopicPartition, Start]) -> set[TopicPartition]:

@@ -103,9 +103,9 @@ class Standing:
     """Whether the user had no right on the group as this process took its positions. Ends when the group has them."""
 
     noted_generation: int = -1
-    """Latest generation in the notes of this query's commits when this process took positions for the first time. Where
-    the group was empty in between, it may be later than the current one: a group of the newer protocol that becomes one
-    of the classic protocol counts from 1 again."""
+    """Latest generation in the metadata of this query's commits when this process took positions for the first time.
+    Where the group was empty in between, it may be later than the current one: a group of the newer protocol that
+    becomes one of the classic protocol counts from 1 again."""
 
     held_generation: int | None = None
     """Latest generation in which this process took positions, planned or committed.
@@ -124,7 +124,7 @@ class Standing:
         """
         not_joined = joins and first.group_id is None and first.generation < 0
         before_joining = not_joined and bool(first.positions) and not first.topic_ids
-        newer_than_group = first.reader is None or before_joining or first.unseen
+        newer_than_group = first.query_id is None or before_joining or first.unseen
         is_new_query = not first.positions and not first.left
         return cls(
             proven=first,

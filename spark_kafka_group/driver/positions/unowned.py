@@ -19,13 +19,13 @@ from spark_kafka_group.wire import Committed
 def settled(
     unowned: Positions,
     committed: Mapping[TopicPartition, Committed],
-    reader: str,
+    query_id: str,
     end: GroupOffset,
 ) -> set[TopicPartition]:
     """Partitions of `unowned` for which the group is right, as a query starts after the batch up to `end`.
 
-    The group has the very position, another program has committed since, or this query's note in the group says that
-    the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction.
+    The group has the very position, another program has committed since, or this query's metadata in the group says
+    that the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction.
     """
     return {
         tp
@@ -35,8 +35,8 @@ def settled(
         and (
             end.is_in_group
             or group.offset == unowned[tp]
-            or not is_own(group.metadata, reader, end.batch, end.generation)
-            or _went_without(group, reader, end)
+            or not is_own(group.metadata, query_id, end.batch, end.generation)
+            or _went_without(group, query_id, end)
         )
     }
 
@@ -44,7 +44,7 @@ def settled(
 def undelivered(
     unowned: Positions,
     committed: Mapping[TopicPartition, Committed],
-    reader: str,
+    query_id: str,
     end: GroupOffset,
 ) -> dict[TopicPartition, int]:
     """The group's offsets of `unowned` after which the batch up to `end` has delivered nothing, as the query has said.
@@ -56,20 +56,20 @@ def undelivered(
         for tp, group in _before(unowned, committed).items()
         if end.overrides.get(tp) != group.offset
         and (
-            _went_without(group, reader, end)
-            or (end.is_in_group and is_own(group.metadata, reader, end.batch, end.generation))
+            _went_without(group, query_id, end)
+            or (end.is_in_group and is_own(group.metadata, query_id, end.batch, end.generation))
         )
     }
 
 
 def committed_before(
-    unowned: Positions, committed: Mapping[TopicPartition, Committed], reader: str, end: GroupOffset
+    unowned: Positions, committed: Mapping[TopicPartition, Committed], query_id: str, end: GroupOffset
 ) -> dict[TopicPartition, int]:
     """Offsets of this query's own in a group to which it comes back from another one, where it has read on."""
     return {
         tp: group.offset
         for tp, group in _before(unowned, committed).items()
-        if is_own(group.metadata, reader, end.batch, end.generation)
+        if is_own(group.metadata, query_id, end.batch, end.generation)
     }
 
 
@@ -78,8 +78,8 @@ def _before(unowned: Positions, committed: Mapping[TopicPartition, Committed]) -
     return {tp: group for tp, group in committed.items() if tp in unowned and group.offset < unowned[tp]}
 
 
-def _went_without(group: Committed, reader: str, end: GroupOffset) -> bool:
-    return left_out_of(group.metadata, reader, end.generation) in (end.batch, end.batch + 1)
+def _went_without(group: Committed, query_id: str, end: GroupOffset) -> bool:
+    return left_out_of(group.metadata, query_id, end.generation) in (end.batch, end.batch + 1)
 
 
 def left_behind(

@@ -72,7 +72,7 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
     kept.planned(start)
     return GroupOffset(
         positions={tp: ends.get(tp, offset) for tp, offset in begin.items()},
-        reader=query.reader,
+        query_id=query.query_id,
         generation=generation.id,
         batch=start.batch + 1,
         topic_ids={topic: topic_id for topic, topic_id in standing.topic_ids.items() if topic in topics},
@@ -110,4 +110,4 @@ def without_reading(
     moved = kept.starts(start, positions)
     kept.planned(start)
     # Spark compares ends as JSON: a number of the batch is in it only beside the reader's id.
-    return replace(start, reader=query.reader, positions=positions, batch=start.batch + 1, moved=moved)
+    return replace(start, query_id=query.query_id, positions=positions, batch=start.batch + 1, moved=moved)

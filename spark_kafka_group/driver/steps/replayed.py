@@ -40,7 +40,7 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
     committed = query.client.committed([r.tp for r in ranges])
     alone = generation.alone or query.subscription.manual
     unowned = set() if alone else {r.tp for r in ranges if r.tp not in generation.assignment}
-    foreign = by_others(committed, query.reader, end)
+    foreign = by_others(committed, query.query_id, end)
     moved = {r.tp for r in ranges if r.tp in foreign and foreign[r.tp].offset != r.start}
     for tps, why in ((moved, "other members have read on"), (unowned - moved, "this query does not own them any more")):
         if tps:
@@ -119,13 +119,13 @@ def written_and_left(
     OffsetConflictError, BrokerError
     """
     committed = query.client.committed([r.tp for r in ranges])
-    rules.refuse_older_checkpoint(committed, query.reader, end.batch)
+    rules.refuse_older_checkpoint(committed, query.query_id, end.batch)
     written = {
         tp
         for tp, group in committed.items()
-        if group.offset == end.positions[tp] and is_of_batch(group.metadata, query.reader, end.batch)
+        if group.offset == end.positions[tp] and is_of_batch(group.metadata, query.query_id, end.batch)
     }
-    foreign = by_others(committed, query.reader, end)
+    foreign = by_others(committed, query.query_id, end)
     if decided is not None:
         written = {r.tp for r in ranges if r.tp in decided.offsets}
         left = {r.tp for r in ranges} - written
@@ -154,7 +154,7 @@ def _not_deleted(query: Query, ranges: Collection[OffsetRange], end: GroupOffset
     client, subscription = query.client, query.subscription
     recreated = rules.recreated(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
     concerned = [r.tp for r in ranges if r.tp.topic in recreated]
-    renewed = by_others(client.committed(concerned), query.reader, end) if concerned else {}
+    renewed = by_others(client.committed(concerned), query.query_id, end) if concerned else {}
     deleted = deleted_for_good(client, [r.tp for r in ranges if subscription.has(r.tp)])
     left = []
     for r in ranges:

@@ -33,7 +33,7 @@ from spark_kafka_group.driver.query import Query
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.text.json_text import listed
 from spark_kafka_group.transactions import last_batch
-from spark_kafka_group.values.commit_metadata import commit_note
+from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.exactly_once import SourceBatch
 from spark_kafka_group.values.files import file_name, is_same, make_folder, put, remove
 from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
@@ -67,7 +67,7 @@ class SinkTransaction:
         self.transactional_id = transactional_id
         self._query = query
         self._directory = directory
-        self._own = LiveSource(query.reader, 0)
+        self._own = LiveSource(query.query_id, 0)
         self._file: IO[str] | None = None
         self._left: last_batch.LastBatch | None = None
 
@@ -126,7 +126,7 @@ class SinkTransaction:
             client.take(self.transactional_id, NONE_BEGINS_MS)
             decisions = DecisionLog(client, options.group.decision_topic)
             found = last_decision(decisions, self.transactional_id) if decisions.exists() else None
-        return None if found is None else found[1].of_source(self._query.reader, batch)
+        return None if found is None else found[1].of_source(self._query.query_id, batch)
 
     def begins(self, batch: Batch) -> None:
         """Publish the offsets of `batch`, of which Spark wants the tasks.
@@ -149,16 +149,16 @@ class SinkTransaction:
                 query.client.member_in(batch.generation) if batch.ends else (NOBODY, UNKNOWN_GENERATION, None)
             )
             running = SourceOffsets(
-                query.group_id, generation, member_id, instance_id, own.reader, batch.end.batch,
-                commit_note(own.reader, batch.generation, batch.end.batch), batch.ends,
+                query.group_id, generation, member_id, instance_id, own.query_id, batch.end.batch,
+                commit_metadata(own.query_id, batch.generation, batch.end.batch), batch.ends,
                 query.standing.epochs.of(batch.ends), query.options.group.decision_topic,
             )  # fmt: skip
         self._own = replace(own, has_begun=own.has_begun or not batch.replayed, running=running)
         self._put(self._own)
 
-    def lacks(self, readers: frozenset[str]) -> bool:
+    def lacks(self, query_ids: frozenset[str]) -> bool:
         """Whether one of these other sources of the application has not been asked for anything to its end yet."""
-        return bool(readers) and not readers <= {other.reader for other in self._others()}
+        return bool(query_ids) and not query_ids <= {other.query_id for other in self._others()}
 
     def close(self) -> None:
         """Remove the file. Harmless when repeated."""
@@ -208,7 +208,7 @@ class SinkTransaction:
         running = self._own.running
         if running is None:
             return None
-        return last_batch.planned_with(running.reader, running.batch, self.transactional_id, self._directory)
+        return last_batch.planned_with(running.query_id, running.batch, self.transactional_id, self._directory)
 
     def _put_first_line(self) -> None:
         if self._file is not None:  # or the query was stopped meanwhile
@@ -225,7 +225,7 @@ class SinkTransaction:
 
     @property
     def _path(self) -> Path:
-        return folder_of(self._shared, self.transactional_id) / f"{file_name(self._own.reader)}.json"
+        return folder_of(self._shared, self.transactional_id) / f"{file_name(self._own.query_id)}.json"
 
     def _put(self, source: LiveSource) -> None:
         before = self._file
@@ -247,11 +247,11 @@ class SinkTransaction:
             if time.monotonic() > until:
                 raise MembershipError(
                     f"kafka.transactional.id ({self.transactional_id}) is also that of another query of this "
-                    f"application, with the sources {listed([other.reader for other in others])}: the sink of one "
+                    f"application, with the sources {listed([other.query_id for other in others])}: the sink of one "
                     f"would commit the other's offsets. Give each query an id of its own"
                 )
             time.sleep(PAUSE_S)
 
     def _others(self) -> list[LiveSource]:
         found = live_sources(self._shared, self.transactional_id)
-        return [other for other in found if other.reader != self._own.reader]
+        return [other for other in found if other.query_id != self._own.query_id]

@@ -57,10 +57,10 @@ class Taking:
             self._refuse_older_checkpoint(committed)
             self._note_left_out(committed)
             starts = self._starts(missing, committed)
-            if self._tried_notes(starts, committed):
+            if self._tried_metadata(starts, committed):
                 before, committed = committed, self._committed(missing)
                 others_came = any(group.offset != before[tp].offset for tp, group in committed.items() if tp in before)
-                if others_came or not self._query.committer.keeps_notes:
+                if others_came or not self._query.committer.keeps_metadata:
                     starts = self._starts(missing, committed)
             self._warn_of(starts)
             self._warn_of_file_sinks(committed)
@@ -116,7 +116,7 @@ class Taking:
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
         unsubscribed = topic_changes.unsubscribed(query, elsewhere)
         committed = self._committed({*missing, *(elsewhere.keys() - unsubscribed)}) | self._committed_to(unsubscribed)
-        standing.noted_generation = rules.latest_generation(committed, query.reader)
+        standing.noted_generation = rules.latest_generation(committed, query.query_id)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
         policy, proven = query.options.reading.on_offset_conflict, standing.proven
         if standing.newer_than_group and policy != "group":
@@ -126,10 +126,10 @@ class Taking:
         else:
             standing.overrides = dict(proven.overrides) if policy != "group" else {}
             if proven.group_id not in (None, query.group_id):
-                standing.overrides |= unowned.committed_before(elsewhere, others, query.reader, proven)
-            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, proven) - unsubscribed
+                standing.overrides |= unowned.committed_before(elsewhere, others, query.query_id, proven)
+            standing.left_to_group = unowned.settled(elsewhere, others, query.query_id, proven) - unsubscribed
             # The checkpoint keeps positions of unsubscribed partitions: the group forgets its offsets of these.
-            undelivered = unowned.undelivered(elsewhere, others, query.reader, proven)
+            undelivered = unowned.undelivered(elsewhere, others, query.query_id, proven)
             standing.moved |= {tp: at for tp, at in undelivered.items() if tp in unsubscribed}
         decided = missing if policy == "fail" else ()  # now, by the user
         query.committer.in_group |= {tp: at for tp, at in standing.overrides.items() if tp not in decided}
@@ -147,7 +147,7 @@ class Taking:
             new = {
                 tp: g for tp, g in committed.items() if not standing.disputes(tp, g.offset, query.committer.in_group)
             }
-            generation = rules.replaced_in(new, query.reader, standing.proven.batch, held, standing.noted_generation)
+            generation = rules.replaced_in(new, query.query_id, standing.proven.batch, held, standing.noted_generation)
             if generation is not None:
                 raise FencedError(
                     f"group {query.group_id}: another process went on with this query, up to generation "
@@ -159,17 +159,17 @@ class Taking:
     def _refuse_older_checkpoint(self, committed: Mapping[TopicPartition, Committed]) -> None:
         proven, by_sink = self._standing.proven, self._query.options.group.transactional_id
         if self._standing.is_restart and proven.in_transaction and by_sink is not None:
-            rules.refuse_older_checkpoint(committed, self._query.reader, proven.batch)
+            rules.refuse_older_checkpoint(committed, self._query.query_id, proven.batch)
 
     def _note_left_out(self, committed: Mapping[TopicPartition, Committed]) -> None:
         proven = self._standing.proven
         self._yielded.learn(committed, proven, proven.batch + 1)
 
-    def _tried_notes(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> bool:
-        """Find out whether brokers keep notes, where an offset without one would be taken for another program's.
+    def _tried_metadata(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> bool:
+        """Find out whether brokers keep metadata, where an offset without it would be taken for another program's.
 
-        This query's note is put on that offset now, as :meth:`_agree` would do, and is looked for. Returns whether it
-        was: the group's commits have changed then.
+        This query's metadata is put on that offset now, as :meth:`_agree` would do, and is looked for. Returns whether
+        it was: the group's commits have changed then.
         """
         query, standing = self._query, self._standing
         unsigned = {
@@ -178,17 +178,17 @@ class Taking:
             if start.conflict is not None and start.why == rules.BY_GROUP and not committed[tp].metadata
         }
         policy = query.options.reading.on_offset_conflict if standing.is_restart else "auto"
-        if not unsigned or policy != "auto" or query.committer.looked_for_notes or standing.is_new_query:
+        if not unsigned or policy != "auto" or query.committer.looked_for_metadata or standing.is_new_query:
             return False
         query.member.check_may_commit()
-        query.committer.try_notes(unsigned, query.generation.id, standing.proven.batch)
+        query.committer.try_metadata(unsigned, query.generation.id, standing.proven.batch)
         return True
 
     def _starts(
         self, missing: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> dict[TopicPartition, rules.Start]:
         """Starts of `missing` by the rules: of recreated partitions, of those the query knows, and of all others."""
-        standing, reader = self._standing, self._query.reader
+        standing, query_id = self._standing, self._query.query_id
         proven = standing.proven
         recreated = {tp for tp in missing if tp.topic in standing.recreated}
         known = (standing.kept() | self._yielded.left_out).items()
@@ -197,7 +197,7 @@ class Taking:
         in_group = self._query.committer.in_group
         checkpoint = rules.Checkpoint(
             positions,
-            reader,
+            query_id,
             proven.generation,
             proven.batch,
             foreign=standing.newer_than_group and standing.is_restart,
@@ -205,16 +205,16 @@ class Taking:
             in_transaction=proven.is_in_group,
         )
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
-        if standing.is_restart and policy == "auto" and not self._query.committer.keeps_notes:
+        if standing.is_restart and policy == "auto" and not self._query.committer.keeps_metadata:
             policy = "checkpoint"  # later, an offset that this process did not commit is that of another member
         starts = rules.restarted(checkpoint, committed, policy)
         # This query's own commits for a topic that was deleted do not hold for the one made after it.
-        starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, reader, proven))
+        starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, query_id, proven))
         if standing.is_new_query:
             return starts | self._rules.new(rest, committed, self._members_reading(rest & committed.keys()))
         new = rest - standing.known_before()
         # Where an older checkpoint was restored, this query's own later commits do not hold for it.
-        by_now = {tp: g for tp, g in committed.items() if rules.latest_batch({tp: g}, reader) <= proven.batch}
+        by_now = {tp: g for tp, g in committed.items() if rules.latest_batch({tp: g}, query_id) <= proven.batch}
         return starts | rules.new_partitions(new, by_now) | self._rules.gained(rest - new, committed)
 
     def _members_reading(self, tps: Collection[TopicPartition]) -> tuple[str, ...]:
@@ -223,8 +223,8 @@ class Taking:
         if not tps or self._rules.starting.group or query.subscription.manual:
             return ()
         configured = query.options.group.instance_id
-        apart = [instance_id_of(configured, reader) for reader in self._other_sources.apart()]
-        return others_in_group(query.client, query.generation, instance_id_of(configured, query.reader), apart)
+        apart = [instance_id_of(configured, query_id) for query_id in self._other_sources.apart()]
+        return others_in_group(query.client, query.generation, instance_id_of(configured, query.query_id), apart)
 
     def _warn_of(self, starts: Starts) -> None:
         """Log where the group contradicts the start that is taken, and where it may have forgotten an offset."""
@@ -249,7 +249,7 @@ class Taking:
         A query that joins others is one more, and does not take the place of one that wrote into the same folder.
         """
         query = self._query
-        batch = rules.latest_batch_of_others(committed, query.reader)
+        batch = rules.latest_batch_of_others(committed, query.query_id)
         is_first = query.subscription.manual or query.generation.alone
         if self._standing.is_new_query and is_first and batch >= 0:
             log.warning(
@@ -281,7 +281,7 @@ class Taking:
         offsets: dict[TopicPartition, int],
         committed: Mapping[TopicPartition, Committed],
     ) -> None:
-        """Correct the group where it is wrong, put this query's note on offsets of others, and take the positions.
+        """Correct the group where it is wrong, put this query's metadata on offsets of others, and take the positions.
 
         1. Positions of partitions without a commit are noted: only this process knows them. 2. The commits are sent.
         If one fails, partitions stay without a position, and the next trigger decides again, by the group's offsets of
@@ -300,13 +300,13 @@ class Taking:
         """
         query, standing, committer = self._query, self._standing, self._query.committer
         generation, batch, in_group = query.generation.id, standing.proven.batch, committer.in_group
-        wrong = rules.wrong_in_group(starts, committed, standing.proven, query.reader)
+        wrong = rules.wrong_in_group(starts, committed, standing.proven, query.query_id)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
-        adopted = rules.adopted(offsets, committed, corrections, query.reader, batch, generation)
+        adopted = rules.adopted(offsets, committed, corrections, query.query_id, batch, generation)
         if query.options.group.transactional_id is None:
-            # Others that had the partition meanwhile have left its offset as it was, whatever their notes say.
+            # Others that had the partition meanwhile have left its offset as it was, whatever their metadata says.
             left = {tp for tp, group in committed.items() if standing.disputes(tp, group.offset, in_group)}
-            later = rules.of_later_batches(committed, offsets, query.reader, batch) | left
+            later = rules.of_later_batches(committed, offsets, query.query_id, batch) | left
             moves = {tp for tp, at in offsets.items() if tp in committed and committed[tp].offset != at}
             back = {tp for tp in moves if committed[tp].offset > offsets[tp]}
             standing.disputed = (standing.disputed - offsets.keys()) | (moves & later)

@@ -19,13 +19,13 @@ CommittedOf = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Com
 
 
 def by_others(
-    committed: Mapping[TopicPartition, Committed], reader: str, end: GroupOffset
+    committed: Mapping[TopicPartition, Committed], query_id: str, end: GroupOffset
 ) -> dict[TopicPartition, Committed]:
-    """Commits of other writers than the query `reader`, for a checkpoint that ends with `end`."""
+    """Commits of other writers than the query, for a checkpoint that ends with `end`."""
     if end.unseen:
         return {}
     return {
-        tp: group for tp, group in committed.items() if not is_own(group.metadata, reader, end.batch, end.generation)
+        tp: group for tp, group in committed.items() if not is_own(group.metadata, query_id, end.batch, end.generation)
     }
 
 
@@ -48,7 +48,7 @@ def check_recreated(query: Query, committed_of: CommittedOf) -> list[str]:
     topics = rules.recreated(standing.topic_ids, now)
     if topics:
         kept = {tp: at for tp, at in standing.kept().items() if tp.topic in topics and tp in owned}
-        renewed = by_others(committed_of(kept), query.reader, standing.proven)
+        renewed = by_others(committed_of(kept), query.query_id, standing.proven)
         for tp in sorted(kept.keys() - renewed.keys()):
             query.losses.report("PARTITION_OFFSET_CHANGED", void_offset(tp, kept[tp]))
         standing.recreate(topics, owned)

@@ -11,7 +11,7 @@ from typing import Any
 from spark_kafka_group.text.printable import printable
 from spark_kafka_group.text.text_table import GAP, counted, duration, narrowed, shortened, shown, taken
 from spark_kafka_group.tools.describe import behind, lag_not_known
-from spark_kafka_group.tools.formatting import reader_and_batch, table
+from spark_kafka_group.tools.formatting import query_and_batch, table
 from spark_kafka_group.tools.top.rates import GroupLook, RateRow, Speed, TopicPartitionRow, group_rows, partition_rows
 from spark_kafka_group.values.commit_metadata import Writer
 
@@ -141,7 +141,7 @@ def _group_cells(row: RateRow) -> tuple[object, ...]:
     speed = row.speed
     done = duration(speed.seconds_for(row.lag))
     return (row.group, row.state, row.members, row.lag, _rounded(speed.committed), _rounded(speed.produced), done,
-            row.writer and row.writer.reader)  # fmt: skip
+            row.writer and row.writer.query_id)  # fmt: skip
 
 
 def _partition_cells(row: TopicPartitionRow) -> tuple[object, ...]:
@@ -149,7 +149,7 @@ def _partition_cells(row: TopicPartitionRow) -> tuple[object, ...]:
     done = duration(speed.seconds_for(seen.lag))
     owner = seen.owner and (seen.owner.instance_id or seen.owner.member_id)
     return (*seen.tp, seen.lag, _rounded(seen.lag_s), _rounded(speed.committed), _rounded(speed.produced), done, owner,
-            seen.note and reader_and_batch(seen.note))  # fmt: skip
+            seen.note and query_and_batch(seen.note))  # fmt: skip
 
 
 def _group_object(row: RateRow) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _of_speed(speed: Speed, lag: int | None) -> dict[str, float | None]:
 def _of_writer(writer: Writer | None) -> dict[str, Any]:
     if writer is None:
         return {"reader": None, "generation": None, "batch": None}
-    return {"reader": writer.reader, "generation": writer.generation, "batch": writer.batch}
+    return {"reader": writer.query_id, "generation": writer.generation, "batch": writer.batch}
 
 
 def _rounded(value: float | None) -> float | None:
