@@ -110,7 +110,7 @@ def as_writer(servers: str, topic: str, rows: int, size: int, options: Mapping[s
 
     parsed = SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": topic, **options})
     encode.load(parsed.writing.encoder)
-    columns = SinkColumns.of([StructField("key", BinaryType()), StructField("value", BinaryType())], parsed)
+    columns = SinkColumns.from_fields([StructField("key", BinaryType()), StructField("value", BinaryType())], parsed)
     imported = status("VmRSS")
 
     def column(number: int, width: int) -> pa.Array:

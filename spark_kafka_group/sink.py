@@ -81,7 +81,7 @@ def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> G
     """
     if overwrite:
         raise OptionError(NO_OVERWRITE)
-    columns = SinkColumns.of(schema.fields, options)
+    columns = SinkColumns.from_fields(schema.fields, options)
     with no_collection():
         from spark_kafka_group.wire import writable_topics
     writable_topics.check(options)
@@ -97,7 +97,7 @@ def stream_writer(options: SinkOptions, schema: StructType) -> GroupKafkaStreamW
     ------
     OptionError
     """
-    columns = SinkColumns.of(schema.fields, options)
+    columns = SinkColumns.from_fields(schema.fields, options)
     if ends_micro_batches():
         return GroupKafkaStreamWriter(options, columns)
     with no_collection():

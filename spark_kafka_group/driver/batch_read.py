@@ -112,7 +112,7 @@ def batch_ranges(
     cut = _diverged(client, committed, losses)
     # 1. Ends are looked up. 2. A record comes. 3. A start at latest is looked up: it is after the end. So starts first.
     starts = _starts(options, client, tps, committed, others, cut)
-    ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).of(tps)
+    ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).positions_of(tps)
     ends, named = _ends(options, client, ending, losses)
     at_latest = {tp: group.offset for tp, group in committed.items() if ending[tp] == LATEST and tp not in cut}
     behind = _beyond(at_latest, ends)

@@ -430,7 +430,9 @@ class Committer:
     ) -> None:
         began = time.monotonic()
         try:
-            self._client.commit(offsets, metadata, generation, epochs=self._epochs.of(offsets), timeout_ms=timeout_ms)
+            self._client.commit(
+                offsets, metadata, generation, epochs=self._epochs.select(offsets), timeout_ms=timeout_ms
+            )
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)

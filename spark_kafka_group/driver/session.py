@@ -98,7 +98,7 @@ class GroupSession:
         self._settling = Settling(query, self._yielded, self._other_sources)
         self._taking = Taking(query, self.backlog, self._yielded, self._other_sources)
         self._samples = LogSamples(options.client)
-        self._sink = SinkTransaction.of(query, shared)
+        self._sink = SinkTransaction.for_query(query, shared)
         self._min_offsets = MinOffsets(options.reading.max_trigger_delay_ms)
         self._shares = 0  # how often a limit has been shared out: whose turn it is
         self._replayed_s = 0.0  # when a batch was run again, by time.monotonic()
@@ -224,7 +224,7 @@ class GroupSession:
                     return None
                 if not self._settling.has_its_share():
                     return None
-                self._taking.take()
+                self._taking.take_positions()
                 set_right(self._query)
                 backlog = self.backlog.ranges(max_offsets)
                 if backlog is None:

@@ -144,7 +144,7 @@ class Commits:
         """Commit nothing more, and wait for commits under way."""
         self._lanes.close(timeout_s)
 
-    def of(self, run: uuid.UUID, query_id: str, began_s: float) -> ListenersCommits:
+    def counts_of(self, run: uuid.UUID, query_id: str, began_s: float) -> ListenersCommits:
         """Commits of one source. With the lock held.
 
         Parameters

@@ -192,8 +192,9 @@ class GroupKafkaListener(StreamingQueryListener):
             return {
                 reported[0].query: [
                     metrics_of(
-                        r.query, r.latest, self._commits.of(run, r.query_id, r.began_s), (r.began_s + now_s) * 1000,
-                        self._handled.get(run, {}), self._ended.get(run, {}).get(r.query_id, EndedBatches()),
+                        r.query, r.latest, self._commits.counts_of(run, r.query_id, r.began_s),
+                        (r.began_s + now_s) * 1000, self._handled.get(run, {}),
+                        self._ended.get(run, {}).get(r.query_id, EndedBatches()),
                     )
                     for r in reported
                 ]

@@ -47,7 +47,7 @@ class Bound:
     every: Position | None = None
     named: frozenset[tuple[str, int | None, Position]] = frozenset()
 
-    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+    def positions_of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """The positions of `tps`.
 
         Raises
@@ -83,7 +83,7 @@ class Bound:
         """
         if self.group or self.every is not None:
             return
-        self.of(existing)
+        self.positions_of(existing)
         unknown = self.partitions() - set(existing)
         if unknown:
             raise OptionError(f"{self.option} names {_listed(unknown)}, which the cluster does not have: take it out")

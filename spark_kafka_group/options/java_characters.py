@@ -71,7 +71,7 @@ class Characters:
         at = self._next + ahead
         return self._characters[at][0] if at < len(self._characters) else ""
 
-    def take(self) -> str:
+    def next_character(self) -> str:
         """The next character, which is behind the reader then."""
         taken = self.peek()
         self._next += bool(taken)
@@ -79,13 +79,13 @@ class Characters:
 
     def takes(self, character: str) -> bool:
         """Whether `character` is next; it is taken then."""
-        return self.peek() == character and bool(self.take())
+        return self.peek() == character and bool(self.next_character())
 
     def digits(self, of: str, most: int) -> str:
         """The next characters, up to `most`, that are in `of`."""
         found = ""
         while len(found) < most and self.peek() and self.peek() in of:
-            found += self.take()
+            found += self.next_character()
         return found
 
     @property
@@ -114,7 +114,7 @@ class Characters:
 
     def escaped(self) -> str | frozenset[str]:
         """The character, or the set, of an escape whose backslash has been taken."""
-        kind = self.take()
+        kind = self.next_character()
         if kind.lower() in _CLASSES:
             found = _CLASSES[kind.lower()]
             return found if kind.islower() else NAME - found
@@ -124,7 +124,7 @@ class Characters:
         if kind in _CONTROLS:
             return _CONTROLS[kind]
         if kind == "c":
-            return chr(ord(self.take() or self.wrong("\\c without a character")) ^ 64)
+            return chr(ord(self.next_character() or self.wrong("\\c without a character")) ^ 64)
         if kind in ("0", "x", "u"):
             return self._numbered(kind)
         if kind in ("N", "X"):
@@ -151,10 +151,10 @@ class Characters:
         return chr(number)
 
     def _property(self) -> frozenset[str]:
-        name = self.take()
+        name = self.next_character()
         if name == "{":
             name = ""
-            while (character := self.take()) != "}":
+            while (character := self.next_character()) != "}":
                 name += character or self.wrong("\\p{ without }")
         kind, equals, value = name.rpartition("=")
         found = self._of_kind(kind.lower(), value) if equals else self._named(name)
@@ -197,11 +197,11 @@ class Characters:
             else:
                 found = (found or NOTHING) | (self.class_() if self.takes("[") else self._range())
         if is_bracketed:
-            self.take()
+            self.next_character()
         return NAME - found if negated else found
 
     def _right_of_and(self) -> frozenset[str]:
-        self.take(), self.take()
+        self.next_character(), self.next_character()
         right: frozenset[str] | None = None
         while self.peek() not in ("]", "&"):
             right = (right or NOTHING) | self.class_(is_bracketed=self.takes("["))
@@ -215,7 +215,7 @@ class Characters:
             return low
         if self.peek() != "-" or self.peek(1) in ("[", "]"):
             return self.alike(low)
-        self.take()
+        self.next_character()
         high = self._end_of_range(True)
         if not isinstance(high, str) or high < low:
             self.wrong("a range that ends before it begins")
@@ -224,7 +224,7 @@ class Characters:
 
     def _end_of_range(self, has_range: bool) -> str | frozenset[str]:
         if not self.takes("\\"):
-            return self.take()
+            return self.next_character()
         if has_range and self.takes("v"):  # a class elsewhere
             return "\v"
         return self.escaped()

@@ -80,7 +80,7 @@ class _Parser:
     def whole(self) -> str:
         """The pattern in Python's dialect."""
         part = self._alternatives()
-        if self._characters.take():
+        if self._characters.next_character():
             self._characters.wrong("an unmatched )")
         for number, position in self._references:
             if number in self._uncertain:
@@ -104,7 +104,7 @@ class _Parser:
         parts = []
         while (following := self._characters.peek()) not in ("", "|", ")"):
             if following in _QUANTIFIERS:
-                self._characters.take()
+                self._characters.next_character()
                 self._characters.wrong(f"{following} without anything before it")
             parts += self._group() if self._characters.takes("(") else [self._repeated(self._atom())]
         lengths = functools.reduce(_joined, (part.lengths for part in parts), _EMPTY)
@@ -115,7 +115,7 @@ class _Parser:
     def _atom(self) -> Part:
         if self._characters.peek() == "{":  # Java repeats nothing then
             return Part("", _EMPTY)
-        character = self._characters.take()
+        character = self._characters.next_character()
         if character == "\\":
             return self._escaped()
         if character in ("^", "$"):
@@ -127,12 +127,12 @@ class _Parser:
     def _escaped(self) -> Part:
         kind = self._characters.peek()
         if kind in _AT:
-            self._characters.take()
+            self._characters.next_character()
             if kind == "b" and self._characters.peek() == "{" and self._characters.peek(1) == "g":
                 self._characters.refused("\\b{g}")
             return _of_no_length(_AT[kind])
         if kind == "R":
-            self._characters.take()
+            self._characters.next_character()
             return _one_of(NOTHING)
         if kind == "k" or (kind and kind in "123456789"):
             return self._reference(self._named() if self._characters.takes("k") else self._numbered())
@@ -150,9 +150,9 @@ class _Parser:
         return name
 
     def _numbered(self) -> int:
-        number = int(self._characters.take())
+        number = int(self._characters.next_character())
         while (digit := self._characters.peek()) and digit in string.digits and number * 10 + int(digit) <= self._begun:
-            number = number * 10 + int(self._characters.take())
+            number = number * 10 + int(self._characters.next_character())
         return number
 
     def _reference(self, number: int) -> Part:
@@ -189,9 +189,9 @@ class _Parser:
 
     def _kind(self) -> str:
         """What kind of group begins: ``(`` captures, ``:`` does not, ``)`` is no group but flags, which are set."""
-        kind = self._characters.take()
+        kind = self._characters.next_character()
         if kind == "<" and self._characters.peek() in ("=", "!"):
-            return kind + self._characters.take()
+            return kind + self._characters.next_character()
         if kind == "<":
             name = self._name()
             if name in self._names:
@@ -209,7 +209,7 @@ class _Parser:
             letters = {kind, "u"} if kind == "U" else {kind}
             flags = flags - letters if has_minus else flags | letters
             has_minus = has_minus or kind == "-"
-            kind = self._characters.take()
+            kind = self._characters.next_character()
         self._characters.flags = flags
         return kind
 
@@ -226,9 +226,9 @@ class _Parser:
         following = self._characters.peek()
         if following not in _QUANTIFIERS and following != "{":
             return part
-        self._characters.take()
+        self._characters.next_character()
         low, high = self._counts() if following == "{" else _QUANTIFIERS[following]
-        kind = self._characters.take() if self._characters.peek() in ("?", "+") else ""
+        kind = self._characters.next_character() if self._characters.peek() in ("?", "+") else ""
         self._uncertain |= part.groups
         count = f"{{{low},{'' if high is None else high}}}"
         text = f"(?:{part.text}){count}{'?' if kind == '?' else ''}"

@@ -138,7 +138,7 @@ class RecordProcessor:
         write_options: Mapping[str, Any] | None = None,
     ) -> None:
         check_handler(handler)
-        written = None if options is None else TopicsWritten.of(options, write_options or {}, retry_topics)
+        written = None if options is None else TopicsWritten.from_options(options, write_options or {}, retry_topics)
         if written is None and write_options is not None:
             raise OptionError("write_options needs options: those of the source, which say where the brokers are")
         first_ms, max_ms = retry_backoff_ms

@@ -179,8 +179,8 @@ def _rows(
             headers = without(record.headers)
             output.add([OutputRow(origin.topic, record.key, record.value, headers, origin_partition=origin.partition)])
             if output.due:
-                yield output.take()
-    if rows := output.take():
+                yield output.take_rows()
+    if rows := output.take_rows():
         yield rows
 
 

@@ -35,7 +35,9 @@ class TopicsWritten:
     of_a_batch: Mapping[str, Any]
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], given: Mapping[str, Any], retry_topics: Sequence[int]) -> TopicsWritten:
+    def from_options(
+        cls, options: Mapping[str, Any], given: Mapping[str, Any], retry_topics: Sequence[int]
+    ) -> TopicsWritten:
         """From the source's options, and those that are the sink's alone.
 
         Parameters

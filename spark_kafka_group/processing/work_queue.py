@@ -143,7 +143,7 @@ class WorkQueue:
                 self._work.notify_all()
             while rows := self._rows_before(lambda: self._window.empty):
                 yield rows
-            if rows := self._output.take():
+            if rows := self._output.take_rows():
                 yield rows
         except BaseException as error:
             self.abort(error)
@@ -154,7 +154,7 @@ class WorkQueue:
         with self._lock:
             self._room.wait_for(lambda: ready() or self._output.due or self._error is not None)
             self._raise()
-            return self._output.take() if self._output.due else []
+            return self._output.take_rows() if self._output.due else []
 
     def abort(self, error: BaseException) -> None:
         """End the work: workers get no more records, and :meth:`process` raises `error`."""
@@ -179,7 +179,7 @@ class WorkQueue:
 
     # For workers
 
-    def take(self) -> Slice | None:
+    def take_slice(self) -> Slice | None:
         """Wait for the next records to handle; None when the work is over."""
         with self._lock:
             while True:
@@ -346,7 +346,7 @@ class WorkQueue:
 
     def _hand_on(self, cell: Cell, record: Record, error: BaseException, fatal: bool) -> None:
         try:
-            counter, row = self._next_of(record, Failure.of(error, fatal))
+            counter, row = self._next_of(record, Failure.from_error(error, fatal))
         except Exception as problem:  # noqa: BLE001 - raised by process()
             problem.__cause__ = error
             self.abort(problem)

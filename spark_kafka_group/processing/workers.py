@@ -87,7 +87,7 @@ class _Thread:
 
     def _run(self) -> None:
         try:
-            while (taken := self._queue.take()) is not None:
+            while (taken := self._queue.take_slice()) is not None:
                 self._taken, self._done = taken, 0
                 if not self._handle(taken):
                     return
@@ -226,7 +226,7 @@ class Coroutines:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await free.acquire()
-                taken = await loop.run_in_executor(None, self._queue.take)
+                taken = await loop.run_in_executor(None, self._queue.take_slice)
                 if taken is None:
                     return
                 tasks.create_task(self._handle(taken, free))

@@ -163,7 +163,7 @@ class KafkaCluster:
 
     def started(self) -> Path:
         """The folder that the first start of this version on this machine left."""
-        return first_start.of(self.version, functools.partial(_first_start, self.version))
+        return first_start.prepared_folder(self.version, functools.partial(_first_start, self.version))
 
     def node(self, index: int) -> Node:
         """A node, from 0."""

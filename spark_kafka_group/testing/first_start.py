@@ -18,7 +18,7 @@ ARCHIVE, DATA = "classes.jsa", "data"
 ANY_JVM = "-XX:+IgnoreUnrecognizedVMOptions"
 
 
-def of(version: str, start: Callable[[Path], None]) -> Path:
+def prepared_folder(version: str, start: Callable[[Path], None]) -> Path:
     """The folder with both; `start` makes it now, in the folder that it is given, if this is the first start.
 
     Raises

@@ -442,7 +442,7 @@ def _taken_to_abort(client: TransactionClient, prefix: str, driver: ProducerIdAn
     expected = driver if client.takes_expected else None
     while True:
         try:
-            return client.take(prefix, NONE_BEGINS_MS, expected)
+            return client.take_id(prefix, NONE_BEGINS_MS, expected)
         except ProducerFencedError:
             expected = None if expected is None else client.aged(prefix, expected)
             if expected is None:

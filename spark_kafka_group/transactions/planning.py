@@ -60,7 +60,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     known = last_batch.take_ended(options, shared)
     with kept_client(options, ROLE, reached_before=known is not None) as client:
         if known is not None and client.takes_expected:
-            driver = client.take(options.prefix, options.deciding_ms(known.timeout_ms), expected=known.driver)
+            driver = client.take_id(options.prefix, options.deciding_ms(known.timeout_ms), expected=known.driver)
             plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, known.described)
         else:
             plan = _restarted(options, client)
@@ -141,7 +141,7 @@ def _taken_again(
     options: TransactionOptions, client: TransactionClient, driver: ProducerIdAndEpoch, timeout_ms: int
 ) -> ProducerIdAndEpoch:
     expected = driver if client.takes_expected else None
-    return client.take(options.prefix, options.deciding_ms(timeout_ms), expected)
+    return client.take_id(options.prefix, options.deciding_ms(timeout_ms), expected)
 
 
 def _why_forgotten(options: TransactionOptions, client: TransactionClient) -> str | None:

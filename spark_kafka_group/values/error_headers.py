@@ -73,7 +73,7 @@ class Failure:
     fatal: bool = False
 
     @classmethod
-    def of(cls, error: BaseException, fatal: bool = False) -> Failure:
+    def from_error(cls, error: BaseException, fatal: bool = False) -> Failure:
         cause = error.__cause__ or error.__context__
         trace = "".join(traceback.format_exception(error))[-MOST_TEXT:]
         named = None if cause is None else full_name(type(cause))

@@ -23,7 +23,7 @@ class TaskId:
     number: int
     parity: int
 
-    def of(self, prefix: str) -> str:
+    def transactional_id(self, prefix: str) -> str:
         """The whole id."""
         return f"{prefix}-{self.slot}-{self.number}-{self.parity}"
 

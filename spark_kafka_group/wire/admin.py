@@ -101,19 +101,19 @@ class GroupAdmin:
         """All groups of consumers of the cluster, with what each has committed, in few round trips."""
         manager = self._manager
 
-        def ask(left_ms: float) -> Any:
+        def look_up(left_ms: float) -> Any:
             return run_within(manager, left_ms, lambda: group_offsets(manager))
 
-        found: dict[str, GroupOffsets] = self.retried("looking at all groups", ask)
+        found: dict[str, GroupOffsets] = self.retried("looking at all groups", look_up)
         return found
 
     def describe(self, group: str) -> DescribedGroup:
         """State and members of a group."""
 
-        def ask(request: Any) -> Any:
+        def send(request: Any) -> Any:
             return self.send(request, self.coordinator(group).id)
 
-        found = self.retried(f"describing group {group}", lambda left_ms: described(ask, group))
+        found = self.retried(f"describing group {group}", lambda left_ms: described(send, group))
         return self._of_other_kind(group) if found == NO_GROUP else found
 
     def _of_other_kind(self, group: str) -> DescribedGroup:
@@ -131,12 +131,12 @@ class GroupAdmin:
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """Everything the group has committed."""
 
-        def ask(left_ms: float) -> Any:
+        def look_up(left_ms: float) -> Any:
             return fetched(self.send(fetch_request(group, None, stable=False), self.coordinator(group).id))
 
         doing = f"looking up committed offsets of group {group}"
         found = {}
-        for tp, p in partitions_of(self.retried(doing, ask)):
+        for tp, p in partitions_of(self.retried(doing, look_up)):
             if p.error_code:
                 raise BrokerError(f"{doing}: {tp}: {kafka_errors.for_code(p.error_code).__name__}")
             if p.committed_offset >= 0:
@@ -155,7 +155,7 @@ class GroupAdmin:
         request = commit_request(group, offsets, "")
         doing = f"committing offsets of group {group}"
 
-        def ask() -> dict[TopicPartition, type[kafka_errors.KafkaError]]:
+        def send() -> dict[TopicPartition, type[kafka_errors.KafkaError]]:
             response = self.send(request, self.coordinator(group).id)
             found = {tp: kafka_errors.for_code(p.error_code) for tp, p in partitions_of(response) if p.error_code}
             for error in found.values():
@@ -163,7 +163,7 @@ class GroupAdmin:
                     raise error(doing)
             return found
 
-        refused = self.retried(doing, lambda left_ms: ask())
+        refused = self.retried(doing, lambda left_ms: send())
         if refused:
             said = ", ".join(f"{tp}: {error.__name__}" for tp, error in sorted(refused.items()))
             raise CommitError(f"{doing}: refused: {said}")
@@ -295,9 +295,9 @@ class GroupAdmin:
         """The response to a request, of this node or of any; raises kafka-python's errors."""
         return run_within(self._manager, self._timeout_ms, lambda: self._manager.send(request, node_id=node_id))
 
-    def _asked(self, doing: str, ask: Callable[[], Any]) -> Any:
+    def _asked(self, doing: str, send: Callable[[], Any]) -> Any:
         """A response without an error; asked again while it is one that passes."""
-        return self.retried(doing, lambda left_ms: checked(ask()))
+        return self.retried(doing, lambda left_ms: checked(send()))
 
     def retried(self, doing: str, call: Callable[[float], Any]) -> Any:
         """Call with the milliseconds left until it works, at most kafka.request.timeout.ms."""

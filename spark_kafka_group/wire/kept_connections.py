@@ -22,7 +22,7 @@ class KeptConnections(Generic[K, V]):
         self._kept: dict[tuple[int, K], V] = {}
         atexit.register(self.close_all)  # or kafka-python's loop is torn down in any order, and says so
 
-    def take(self, key: K) -> V | None:
+    def pop(self, key: K) -> V | None:
         """What was kept by this key: the caller's alone from now on."""
         return self._kept.pop((os.getpid(), key), None)
 

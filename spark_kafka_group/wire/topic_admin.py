@@ -208,16 +208,16 @@ BROKER = 4  # the resource type
 SESSION_BOUNDS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 
 
-def session_bounds(node_id: int, ask: Callable[[Any], Any]) -> tuple[int, int] | None:
+def session_bounds(node_id: int, send: Callable[[Any], Any]) -> tuple[int, int] | None:
     """Least and greatest session timeout that a broker takes; None where it does not say so.
 
     Parameters
     ----------
-    ask
+    send
         Sends a request to that broker and returns its response. Its user needs DescribeConfigs on the cluster.
     """
     try:
-        found = integers_of(ask(settings_request(BROKER, str(node_id))), SESSION_BOUNDS)
+        found = integers_of(send(settings_request(BROKER, str(node_id))), SESSION_BOUNDS)
     except kafka_errors.KafkaError:  # the error is about something else
         return None
     return None if found is None else (found[0], found[1])

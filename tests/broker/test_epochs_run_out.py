@@ -18,7 +18,7 @@ BATCHES, RESTARTED, KILLED = 40, 9, 5
 def take_until_almost(run, *ids):
     with TransactionClient(run.options.client, "tests", 30_000) as client:
         for one in ids:
-            while client.take(one, 60_000).epoch < ALMOST:
+            while client.take_id(one, 60_000).epoch < ALMOST:
                 pass
 
 

@@ -116,7 +116,7 @@ def commit_as_the_sink_does(kafka, transactional_id, source):
     """Commit published offsets in a transaction that has nothing else."""
     options = transaction_options(kafka.bootstrap_servers, transactional_id, limit_ms=15_000)
     with TransactionClient(options.client, "tests", options.limit_ms) as client:
-        producer = client.take(transactional_id, 60_000)
+        producer = client.take_id(transactional_id, 60_000)
         commit_offsets(client, transactional_id, producer, source)
         assert client.commit(transactional_id, producer)
 

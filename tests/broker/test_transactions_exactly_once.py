@@ -126,11 +126,11 @@ def test_a_driver_that_was_replaced_leaves_the_decision_of_the_other_alone(
 def test_transactions_of_a_producer_that_was_replaced_are_aborted_and_not_those_of_the_other(kafka, output, run_of):
     run, one = run_of(), name("task")
     with TransactionClient(run.options.client, "tests", 30_000) as client:
-        older, newer = client.take(one, 60_000), client.take(one, 60_000)
+        older, newer = client.take_id(one, 60_000), client.take_id(one, 60_000)
         client.add(one, newer, [TopicPartition(output, 0)])
         client.abort_all({one: older})
         assert client.commit(one, newer)
-        again = client.take(one, 60_000, expected=newer)
+        again = client.take_id(one, 60_000, expected=newer)
         client.add(one, again, [TopicPartition(output, 0)])
         client.abort_all({one: again})
         assert not client.commit(one, again)
@@ -325,7 +325,7 @@ def test_a_decision_may_be_longer_than_topics_take_by_default(kafka, run_of):
     with TransactionClient(run.options.client, "tests", 30_000) as client:
         decisions = DecisionLog(client, name("decisions"))
         decisions.prepare()
-        decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
+        decisions.append(run.options.prefix, value, client.take_id(run.options.prefix, 60_000), 0)
         assert decisions.last(run.options.prefix) == (0, value)
 
 

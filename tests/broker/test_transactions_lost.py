@@ -292,7 +292,7 @@ def test_a_record_of_a_task_that_comes_after_its_transaction_was_aborted_is_refu
     run, task = run_on(hurried, output_of(hurried)), name("task")
     tp = TopicPartition(run.topic, 0)
     with TransactionClient(run.options.client, "tests", 15_000) as client:
-        logs, producer = PartitionClient(client), client.take(task, 10_000)
+        logs, producer = PartitionClient(client), client.take_id(task, 10_000)
         client.add(task, producer, [tp])
         logs.write(tp, b"key", b"first", task, producer, 0)
         client.abort_all({task: producer})
@@ -489,7 +489,7 @@ def test_the_last_epoch_of_a_producer_is_aborted_like_any_other(formerly):
     output, one = output_of(formerly), name("id")
     run = run_on(formerly, output)
     with TransactionClient(run.options.client, "tests", 20_000) as client:
-        producer = client.take(one, 60_000)
+        producer = client.take_id(one, 60_000)
         wait_until(lambda: raised(client, one) >= LAST_EPOCH, within=120)
         producer = client.describe([one])[one].producer
         assert producer.epoch == LAST_EPOCH
@@ -498,7 +498,7 @@ def test_the_last_epoch_of_a_producer_is_aborted_like_any_other(formerly):
         assert not client.describe([one])[one].open
         client.abort_all({one: producer})
         aborted = client.aged(one, producer)
-        assert client.take(one, 60_000, aborted).producer_id != producer.producer_id
+        assert client.take_id(one, 60_000, aborted).producer_id != producer.producer_id
 
 
 def raised(client, transactional_id):
@@ -546,7 +546,7 @@ def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, mo
 def test_a_note_that_arrives_late_is_not_written_outside_of_its_transaction(hurried, tmp_path, monkeypatch):
     """Brokers before Kafka 3.6 do that, and the topic could not be compacted any more."""
     run = Run(transaction_options(hurried.bootstrap_servers, name("w")), output_of(hurried), "write-1", tmp_path)
-    write, take, decisions = PartitionClient.write, TransactionClient.take, TopicPartition(DECISION_TOPIC, 0)
+    write, take, decisions = PartitionClient.write, TransactionClient.take_id, TopicPartition(DECISION_TOPIC, 0)
     written, late = [], []
 
     def failing(client, tp, *args):
@@ -563,7 +563,7 @@ def test_a_note_that_arrives_late_is_not_written_outside_of_its_transaction(hurr
 
     with monkeypatch.context() as patched:
         patched.setattr(PartitionClient, "write", failing)
-        patched.setattr(TransactionClient, "take", taken)
+        patched.setattr(TransactionClient, "take_id", taken)
         run.batch(0)
     assert late
     with TransactionClient(run.options.client, "tests", 30_000) as client:

@@ -219,7 +219,7 @@ def test_nor_does_an_attempt_that_is_over_right_before_the_decision(
         raise BrokerError("its coordinator is away")
 
     if not refuses_late_tasks:
-        monkeypatch.setattr(TransactionClient, "take", not_taken)
+        monkeypatch.setattr(TransactionClient, "take_id", not_taken)
     monkeypatch.setattr(DecisionLog, "append", decided)
     run.commit(messages)
     wait_until(lambda: unstable(kafka, output) == [], within=10)

@@ -121,7 +121,7 @@ def test_a_decision_waits_for_replicas_that_are_not_in_sync(kafka3, run, die, mo
     replicas = wait_until(lambda: len(found := in_sync(kafka3, topic)) == 2 and found, within=30)
     (follower,) = replicas - {leader}
     with TransactionClient(run.options.client, "tests", 60_000) as client:
-        producer = client.take(transactional_id, 60_000)
+        producer = client.take_id(transactional_id, 60_000)
         client.add(transactional_id, producer, [tp])
         die(follower)
         wait_until(lambda: in_sync(kafka3, topic) == {leader}, within=60)
@@ -165,9 +165,9 @@ def losing_an_answer(monkeypatch):
 def test_an_id_is_taken_though_its_coordinator_dies_before_it_has_answered(run, die, losing_an_answer):
     transactional_id = name("id")
     with TransactionClient(run.options.client, "tests", 60_000) as client:
-        before = client.take(transactional_id, 60_000)
+        before = client.take_id(transactional_id, 60_000)
         lost = losing_an_answer(lambda: die(coordinator(run, transactional_id)))
-        taken = client.take(transactional_id, 60_000, before)
+        taken = client.take_id(transactional_id, 60_000, before)
         (unanswered,) = lost[0].values()
         assert taken.epoch > unanswered.response.producer_epoch > before.epoch
         client.add(transactional_id, taken, [TopicPartition(run.topic, 0)])
@@ -178,11 +178,11 @@ def test_an_id_that_another_process_took_meanwhile_stays_with_that(run, losing_a
     transactional_id = name("id")
     others = []
     with TransactionClient(run.options.client, "tests", 60_000) as client:
-        before = client.take(transactional_id, 60_000)
+        before = client.take_id(transactional_id, 60_000)
         with TransactionClient(run.options.client, "others", 60_000) as other:
-            losing_an_answer(lambda: others.append(other.take(transactional_id, 60_000)))
+            losing_an_answer(lambda: others.append(other.take_id(transactional_id, 60_000)))
             with pytest.raises(ProducerFencedError, match="another process"):
-                client.take(transactional_id, 60_000, before)
+                client.take_id(transactional_id, 60_000, before)
             other.add(transactional_id, others[0], [TopicPartition(run.topic, 0)])
             assert other.commit(transactional_id, others[0])
 

@@ -77,7 +77,7 @@ def test_decisions_are_read_though_a_quota_of_bytes_is_used_up(kafka, run):
     with TransactionClient(run.options.client, "tests", 30_000) as client:
         decisions = DecisionLog(client, name("decisions"))
         decisions.prepare()
-        decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
+        decisions.append(run.options.prefix, value, client.take_id(run.options.prefix, 60_000), 0)
         set_quota(kafka, run, "consumer_byte_rate", 500)  # bytes a second, of the last ten
         assert [decisions.last(run.options.prefix) for _ in range(3)] == [(0, value)] * 3
 
@@ -91,10 +91,10 @@ def test_the_end_of_a_log_is_looked_up_though_a_neighbour_uses_up_the_quota_of_r
 def test_an_id_is_taken_though_a_neighbour_uses_up_the_quota_of_requests(run, used_up):
     one = name("id")
     with TransactionClient(run.options.client, "tests", 20_000) as client:
-        producer = client.take(one, 60_000)
+        producer = client.take_id(one, 60_000)
         with used_up():
             for _ in range(3):
-                producer = client.take(one, 60_000, producer)
+                producer = client.take_id(one, 60_000, producer)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -166,7 +166,7 @@ def test_no_request_for_an_id_waits_behind_another_one(output, run, monkeypatch,
 def test_a_request_that_waits_for_its_throttle_time_is_not_sent_once_its_call_has_ended(run, used_up, monkeypatch):
     one = name("id")
     with used_up(), TransactionClient(run.options.client, "tests", 60_000) as client:
-        client.take(one, 60_000)
+        client.take_id(one, 60_000)
         node_id, sent, send = client.coordinators.node(one), [], client.manager.send
         wait_until(lambda: client.manager.throttles(node_id) or client.describe([one]) is None, within=30)
         monkeypatch.setattr(client.manager, "send", lambda *args, **more: sent.append(args) or send(*args, **more))

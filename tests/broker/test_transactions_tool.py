@@ -34,7 +34,7 @@ def tool(kafka, run, capsys):
 def abort_one_of(run):
     """As brokers do when the time of a transaction is over."""
     with TransactionClient(run.options.client, "tests", 30_000) as client:
-        client.take(f"{run.options.prefix}-1-0-0", 60_000)
+        client.take_id(f"{run.options.prefix}-1-0-0", 60_000)
 
 
 def break_a_batch(run, output):

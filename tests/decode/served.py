@@ -23,7 +23,7 @@ from spark_kafka_group.wire import FetchedPartition, FetchError
 from spark_kafka_group.wire.outage import TaskOutage
 
 TP = TopicPartition("orders", 3)
-DAMAGED = FetchError.of(CorruptRecordError.errno, TP.topic)
+DAMAGED = FetchError.from_code(CorruptRecordError.errno, TP.topic)
 
 
 class DamagedError(Exception):

@@ -664,7 +664,7 @@ def test_an_unknown_error_of_a_broker_is_waited_for_and_then_named(decoder: str)
             if offset != 6 or self.left < 0:
                 return answer
             return answer._replace(
-                error=FetchError.of(UnknownError.errno, "orders"), high_watermark=-1, records=memoryview(b"")
+                error=FetchError.from_code(UnknownError.errno, "orders"), high_watermark=-1, records=memoryview(b"")
             )
 
     for policy in ("fail", "skip"):

@@ -41,7 +41,7 @@ def failure():
         except TimeoutError as error:
             raise ValueError("schöne Grüße") from error
     except ValueError as error:
-        return Failure.of(error)
+        return Failure.from_error(error)
 
 
 def headers(dialect, attempts=1, due_ms=None, own=OWN):
@@ -215,7 +215,7 @@ def test_an_exception_that_is_no_name_is_not_said():
 
 
 def test_the_beginning_of_a_long_message_is_kept():
-    result = Failure.of(ValueError("begins" + "x" * 3 * MOST_TEXT))
+    result = Failure.from_error(ValueError("begins" + "x" * 3 * MOST_TEXT))
     assert len(result.message) == MOST_TEXT
     assert result.message.startswith("begins")
 
@@ -229,7 +229,7 @@ def test_the_end_of_a_long_trace_is_kept():
     try:
         deep(50)
     except ValueError as error:
-        result = Failure.of(error)
+        result = Failure.from_error(error)
     assert len(result.trace) == MOST_TEXT
 
 
@@ -261,7 +261,7 @@ def test_an_exception_whose_text_raises_is_a_failure_all_the_same():
         def __str__(self):
             raise KeyError("nothing")
 
-    failure = Failure.of(SpeechlessError())
+    failure = Failure.from_error(SpeechlessError())
     assert failure.message == "<str() of this exception failed: KeyError>"
     assert failure.exception.endswith("SpeechlessError")
 
@@ -269,7 +269,7 @@ def test_an_exception_whose_text_raises_is_a_failure_all_the_same():
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_exception_whose_names_are_no_text_is_named_as_far_as_they_are(dialect):
     kind = type("Declined", (Exception,), {"__qualname__": "De\udc80clined", "__module__": "shop"})
-    result = Failure.of(kind("no\udc80"))
+    result = Failure.from_error(kind("no\udc80"))
     said = handed_on(
         [], dialect, ORIGIN, Failure(result.exception, result.message, result.trace, kind.__qualname__), READER, 1, None
     )

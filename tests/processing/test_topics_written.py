@@ -21,7 +21,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed", "kafka.transactional.id"
 
 
 def written(given=(), **more):
-    return TopicsWritten.of(READ | more, dict(given), ())
+    return TopicsWritten.from_options(READ | more, dict(given), ())
 
 
 def test_brokers_and_security_are_the_source_s_and_the_rest_is_not_taken_over():

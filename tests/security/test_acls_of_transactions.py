@@ -86,7 +86,7 @@ def why_refused(run):
         with TransactionClient(run.options.client, "tests", 15_000) as client:
             decisions = DecisionLog(client, run.options.transacting.decision_topic)
             of_group = SourceOffsets(run.group, -1, "", None, "r", 0, "", {TopicPartition(run.source, 0): 1})
-            producer = client.take(run.options.prefix, 60_000)
+            producer = client.take_id(run.options.prefix, 60_000)
             decisions.append(run.options.prefix, b"{}", producer, 0, [of_group])
         run.commit(messages)
     except GroupKafkaError as error:
@@ -170,7 +170,7 @@ def test_an_error_says_why_a_coordinator_refuses_a_login_that_worked_before(kafk
         add_user(kafka, user, "another password")
         wait_until(lambda: is_refused(parsed), within=30)  # brokers hear of new passwords a little later
         with pytest.raises(BrokerError, match=f"taking transactional id w: .*user {user}"):
-            client.take("w", 60_000)
+            client.take_id("w", 60_000)
 
 
 def is_refused(parsed):

@@ -305,7 +305,7 @@ def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(s
 
 def letter(topic, number, timestamp_ms=1_767_225_600_000):
     """A dead letter that came from `topic`, as a handler's failure makes it; older than itself."""
-    failure, reader = Failure.of(ValueError("no")), Reader("billing", "shop:charge", 0)
+    failure, reader = Failure.from_error(ValueError("no")), Reader("billing", "shop:charge", 0)
     headers = handed_on((), "connect", Origin(topic, 0, number, 1_000, 0), failure, reader, 1, None)
     return Record(0, b"k", b"v%d" % number, tuple(headers), timestamp_ms)
 

@@ -135,7 +135,7 @@ def begun(
     client: TransactionClient, transactional_id: str, tp: TopicPartition, value: bytes = b"value"
 ) -> ProducerIdAndEpoch:
     """Take an id, and write a record in its transaction, which stays open; its producer."""
-    producer = client.take(transactional_id, 600_000)
+    producer = client.take_id(transactional_id, 600_000)
     client.add(transactional_id, producer, [tp])
     PartitionClient(client).write(tp, b"key", value, transactional_id, producer, 0)
     return producer

@@ -18,13 +18,13 @@ def parse(**more):
 
 def test_offsets_by_partition_and_by_topic():
     starting = parse(startingOffsets='{"t": {"0": 7, "1": -1}, "u": "earliest"}').reading.starting
-    assert starting.of(ALL) == {A: 7, B: LATEST, OTHER: EARLIEST}
+    assert starting.positions_of(ALL) == {A: 7, B: LATEST, OTHER: EARLIEST}
     starting.check(ALL)
 
 
 def test_timestamps_by_partition_and_by_topic():
     starting = parse(startingOffsetsByTimestamp='{"t": {"0": 1000, "1": 2000}, "u": 3000}').reading.starting
-    assert starting.of(ALL) == {A: AtTime(1000), B: AtTime(2000), OTHER: AtTime(3000)}
+    assert starting.positions_of(ALL) == {A: AtTime(1000), B: AtTime(2000), OTHER: AtTime(3000)}
 
 
 @pytest.mark.parametrize("side", ["starting", "ending"])
@@ -32,7 +32,9 @@ def test_a_timestamp_for_all_goes_before_timestamps_by_partition_and_these_befor
     offsets = {f"{side}Offsets": "latest"}
     by_partition = offsets | {f"{side}OffsetsByTimestamp": '{"t": 5, "u": 6}'}
     for_all = by_partition | {f"{side}Timestamp": "7"}
-    positions = [getattr(parse(**given).reading, side).of([A])[A] for given in (offsets, by_partition, for_all)]
+    positions = [
+        getattr(parse(**given).reading, side).positions_of([A])[A] for given in (offsets, by_partition, for_all)
+    ]
     assert positions == [LATEST, AtTime(5), AtTime(7)]
 
 
@@ -53,8 +55,8 @@ def test_what_is_said_of_all_or_of_a_topic_holds_for_whatever_exists(existing):
     of_topics = parse(startingOffsets='{"t": "latest", "u": "earliest"}').reading.starting
     for bound in (of_all, of_topics, Bound("o", group=True)):
         bound.check(existing)  # is no error
-    assert of_all.of(existing) == dict.fromkeys(existing, LATEST)
-    assert of_topics.of(existing) == {tp: LATEST if tp.topic == "t" else EARLIEST for tp in existing}
+    assert of_all.positions_of(existing) == dict.fromkeys(existing, LATEST)
+    assert of_topics.positions_of(existing) == {tp: LATEST if tp.topic == "t" else EARLIEST for tp in existing}
 
 
 @pytest.mark.parametrize(

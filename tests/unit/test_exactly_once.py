@@ -259,7 +259,7 @@ def test_a_decision_of_others_is_an_error(raw):
 @given(st.text(max_size=12), st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 1))
 def test_an_id_is_read_as_it_was_made(prefix, slot, number, parity):
     made = TaskId(slot, number, parity)
-    assert TaskId.parsed(made.of(prefix), prefix) == made
+    assert TaskId.parsed(made.transactional_id(prefix), prefix) == made
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,8 @@ def test_a_minimum_above_the_limit_is_refused_with_both(load):
 
 def test_words_are_case_insensitive():
     options = Options.parse(TOPIC | {"startingOffsets": " earLiEst ", "endingOffsets": "laTest"})
-    assert options.reading.starting.of([T0]) == {T0: EARLIEST}
-    assert options.reading.ending.of([T0]) == {T0: LATEST}
+    assert options.reading.starting.positions_of([T0]) == {T0: EARLIEST}
+    assert options.reading.ending.positions_of([T0]) == {T0: LATEST}
     strategy = {"startingOffsetsByTimestampStrategy": "LATEST", "startingTimestamp": "5"}
     assert Options.parse(TOPIC | strategy).reading.starting_by_timestamp_strategy == "latest"
 
@@ -147,7 +147,7 @@ def test_partitions_and_offsets_are_json():
     offsets = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'
     starting = Options.parse(SERVERS | {"subscribe": "topicA,topicB", "startingOffsets": offsets}).reading.starting
     tps = [TopicPartition("topicA", 0), TopicPartition("topicA", 1), TopicPartition("topicB", 0)]
-    assert starting.of(tps) == dict(zip(tps, [23, LATEST, EARLIEST], strict=True))
+    assert starting.positions_of(tps) == dict(zip(tps, [23, LATEST, EARLIEST], strict=True))
 
 
 @pytest.mark.parametrize("side", ["starting", "ending"])

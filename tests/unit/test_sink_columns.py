@@ -27,7 +27,7 @@ def fields(ddl):
 
 
 def columns(ddl, **options):
-    return SinkColumns.of(fields(ddl), SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1"} | options))
+    return SinkColumns.from_fields(fields(ddl), SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1"} | options))
 
 
 def refusal(ddl, **options):

@@ -13,7 +13,7 @@ OTHER = TopicPartition("payments", 0)
 def standing():
     """After a restart from a checkpoint with A at 10 and B at 20, with C left at 30; A and B are owned."""
     made = Standing.after(GroupOffset({A: 10, B: 20}, "r", 4, 7, topic_ids={"orders": "1"}, left={C: 30}))
-    made.take({A: 10, B: 25}, {B: 25}, newer=())
+    made.take_starts({A: 10, B: 25}, {B: 25}, newer=())
     made.taken()
     return made
 
@@ -37,7 +37,7 @@ def test_a_replay_cut_by_its_logs_goes_on_where_they_were_cut(standing):
 
 
 def test_a_partition_with_a_newer_commit_is_taken_again(standing):
-    standing.take({OTHER: 3}, {OTHER: 3}, newer={OTHER})
+    standing.take_starts({OTHER: 3}, {OTHER: 3}, newer={OTHER})
     assert standing.positioned == {A, B}
     assert OTHER in standing.known
 
@@ -49,7 +49,7 @@ def test_positions_of_a_recreated_topic_are_void_until_partitions_are_taken(stan
     assert standing.kept() == {A: 10}
     assert standing.known_before() == set()
     assert standing.existing_at_start == {OTHER}
-    standing.take({A: 0}, {A: 0}, newer=())
+    standing.take_starts({A: 0}, {A: 0}, newer=())
     standing.taken()
     assert standing.recreated == set()
     assert standing.recreated_unowned == {B, C}

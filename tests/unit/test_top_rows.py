@@ -86,14 +86,14 @@ def test_the_screen_fits_and_shows_numbers_whole_or_not_at_all(count, size):
 def test_rows_move_and_their_order_changes_by_keys():
     screen, looks = Screen("s", 2.0, "group"), (many(300, "{:03}"),)
     assert drawn(looks, (80, 24), screen)[4].startswith("000")
-    screen.take(["page down", "down"])
+    screen.apply_keys(["page down", "down"])
     assert drawn(looks, (80, 24), screen)[4].startswith("021")
-    screen.take(["page down"] * 99)
+    screen.apply_keys(["page down"] * 99)
     assert drawn(looks, (80, 24), screen)[-1].startswith("299")
-    screen.take(["home", "r"])
+    screen.apply_keys(["home", "r"])
     assert "by rate" in drawn(looks, (80, 24), screen)[1]
     assert not screen.ended
-    screen.take(["q"])
+    screen.apply_keys(["q"])
     assert screen.ended
 
 

@@ -58,7 +58,7 @@ def test_a_position_that_is_taken_has_the_epoch_of_who_gave_it(position, committ
     checkpoint = GroupOffset(AT, "r", epochs={A: 5})
     epochs = LeaderEpochs(checkpoint)
     epochs.taken({A: position}, checkpoint, committed, lambda tp: False)
-    assert epochs.of([A, B]) == epoch
+    assert epochs.select([A, B]) == epoch
 
 
 def test_what_the_checkpoint_says_of_a_topic_that_was_made_again_does_not_hold():

@@ -12,7 +12,7 @@ kept = KeptConnections(lambda what: print(os.getpid() == first, "closed", what, 
 first = os.getpid()
 kept.keep("cluster", "connections")
 if os.fork() == 0:
-    print("found", kept.take("cluster"), flush=True)
+    print("found", kept.pop("cluster"), flush=True)
     sys.exit()
 os.wait()
 """
@@ -21,10 +21,10 @@ os.wait()
 def test_what_is_taken_is_nobody_elses_and_what_is_kept_meanwhile_is_closed():
     closed = []
     kept = KeptConnections(closed.append)
-    assert kept.take("cluster") is None
+    assert kept.pop("cluster") is None
     kept.keep("cluster", "first")
-    assert kept.take("cluster") == "first"
-    assert kept.take("cluster") is None
+    assert kept.pop("cluster") == "first"
+    assert kept.pop("cluster") is None
     for one in ("second", "first"):  # both had users at a time
         kept.keep("cluster", one)
     kept.keep("other cluster", "third")

@@ -66,10 +66,10 @@ def client(broker):
     ],
 )
 def test_an_id_is_not_taken_where_its_coordinator_does_not_answer_the_question(broker, client, odd, says):
-    assert client.take("b", 60_000, EXPECTED) == ProducerIdAndEpoch(5, 8)
+    assert client.take_id("b", 60_000, EXPECTED) == ProducerIdAndEpoch(5, 8)
     broker.odd = odd
     with pytest.raises(BrokerError, match=says):
-        client.take("a", 60_000, EXPECTED)
+        client.take_id("a", 60_000, EXPECTED)
 
 
 def test_an_error_names_the_id_that_its_coordinator_does_not_describe(broker, client):

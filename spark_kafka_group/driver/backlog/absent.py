@@ -44,7 +44,7 @@ class LeaderlessPartitions:
             log.info("group %s: %s has a leader again, after %.0f s", self._group_id, tp, at_s - self.now[tp])
         self.now = {tp: self.now.get(tp, at_s) for tp in lacking}
 
-    def of(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def select_from(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The part of `ends` that is theirs."""
         return {tp: ends[tp] for tp in self.now if tp in ends}
 

@@ -177,7 +177,7 @@ class StartRules:
         # A group that stands elsewhere is corrected: or its offset would be right at a restart before the first batch.
         spoken = spoken_of(self.starting, tps, self.retry_delays_ms)
         starts = {}
-        for tp, offset in self.starting.of(spoken).items():
+        for tp, offset in self.starting.positions_of(spoken).items():
             group = committed.get(tp)
             if group is None or group.offset == offset:
                 starts[tp] = Start(offset, self.starting.option)

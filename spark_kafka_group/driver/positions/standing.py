@@ -170,7 +170,7 @@ class Standing:
         self.existing_at_start = {tp for tp in self.existing_at_start if tp.topic not in topics}
         self.known = {tp for tp in self.known if tp.topic not in topics}
 
-    def take(
+    def take_starts(
         self,
         offsets: Mapping[TopicPartition, int],
         moved: Mapping[TopicPartition, int],

@@ -161,7 +161,7 @@ class LeaderEpochs:
     def __init__(self, first: GroupOffset) -> None:
         self.known = dict(first.epochs)
 
-    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def select(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Those that are known."""
         return {tp: self.known[tp] for tp in tps if tp in self.known}
 

@@ -186,7 +186,7 @@ class Backlog:
         begin = standing.starts(query.generation.assignment)
         found = self._look(begin, max_offsets)
         ends_before = self.ends
-        self.ends = found.ends | self.leaderless.of(ends_before)  # nobody appends to their logs
+        self.ends = found.ends | self.leaderless.select_from(ends_before)  # nobody appends to their logs
         self._awaited.look(lambda: query.client.known_partitions(query.subscription), self.ends)
         self.ages.observe(self.ends, time.monotonic() * 1000)
         if self._recreated(found.suspect):
@@ -230,7 +230,7 @@ class Backlog:
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
         """Positions of these are taken again: their topics may be recreated, or other members may have read on."""
-        self.ends = {tp: end for tp, end in self.leaderless.of(self.ends).items() if tp not in tps}
+        self.ends = {tp: end for tp, end in self.leaderless.select_from(self.ends).items() if tp not in tps}
         self._retry_delays.forget(tps)
 
     def forget_topics(self, topics: Collection[str]) -> None:

@@ -77,7 +77,7 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
         batch=start.batch + 1,
         topic_ids={topic: topic_id for topic, topic_id in standing.topic_ids.items() if topic in topics},
         moved=moved,
-        epochs=standing.epochs.of({*begin, *left}),
+        epochs=standing.epochs.select({*begin, *left}),
         left=left,
         in_transaction=query.options.group.transactional_id is not None,
         group_id=query.group_id,

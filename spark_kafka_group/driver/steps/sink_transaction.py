@@ -72,7 +72,7 @@ class SinkTransaction:
         self._left: last_batch.LastBatch | None = None
 
     @classmethod
-    def of(cls, query: Query, directory: Path | None) -> SinkTransaction | None:
+    def for_query(cls, query: Query, directory: Path | None) -> SinkTransaction | None:
         """None where the sink commits no offsets."""
         transactional_id = query.options.group.transactional_id
         return None if transactional_id is None else cls(query, transactional_id, directory)
@@ -123,7 +123,7 @@ class SinkTransaction:
         last_batch.forget(self._directory, self.transactional_id)  # or the sink would find its producer fenced
         options = self._query.options
         with TransactionClient(options.client, "driver", options.connection.default_api_timeout_ms) as client:
-            client.take(self.transactional_id, NONE_BEGINS_MS)
+            client.take_id(self.transactional_id, NONE_BEGINS_MS)
             decisions = DecisionLog(client, options.group.decision_topic)
             found = last_decision(decisions, self.transactional_id) if decisions.exists() else None
         return None if found is None else found[1].of_source(self._query.query_id, batch)
@@ -151,7 +151,7 @@ class SinkTransaction:
             running = SourceOffsets(
                 query.group_id, generation, member_id, instance_id, own.query_id, batch.end.batch,
                 commit_metadata(own.query_id, batch.generation, batch.end.batch), batch.ends,
-                query.standing.epochs.of(batch.ends), query.options.group.decision_topic,
+                query.standing.epochs.select(batch.ends), query.options.group.decision_topic,
             )  # fmt: skip
         self._own = replace(own, has_begun=own.has_begun or not batch.replayed, running=running)
         self._put(self._own)

@@ -37,7 +37,7 @@ class Taking:
         starting = reading.starting or Bound("startingOffsets", group=True)
         self._rules = rules.StartRules(starting, reading.auto_offset_reset or "latest", reading.retry_delays_ms)
 
-    def take(self) -> None:
+    def take_positions(self) -> None:
         """Decide where owned partitions start that have no position; each step may be made again after an error.
 
         Raises
@@ -320,7 +320,7 @@ class Taking:
         with committer.agreed(starts, committed):
             newer = committer.correct(corrections, generation, batch)
             newer |= committer.adopt(adopted, generation, batch)
-        standing.take(offsets, moved, newer)
+        standing.take_starts(offsets, moved, newer)
 
     def _count_conflicts(self, starts: Starts) -> None:
         if self._standing.is_restart and not self._standing.is_new_query:

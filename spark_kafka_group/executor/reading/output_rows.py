@@ -58,7 +58,7 @@ class OutputRows:
         """Whether there are many."""
         return len(self._rows) >= MOST_ROWS or self._bytes >= MOST_BYTES
 
-    def take(self) -> list[OutputRow]:
+    def take_rows(self) -> list[OutputRow]:
         """All of them, which then wait no more."""
         rows, self._rows, self._bytes = self._rows, [], 0
         return rows

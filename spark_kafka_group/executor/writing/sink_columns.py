@@ -41,7 +41,7 @@ class SinkColumns:
     origin_partition: int | None = None
 
     @classmethod
-    def of(cls, fields: Sequence[Any], options: SinkOptions) -> SinkColumns:
+    def from_fields(cls, fields: Sequence[Any], options: SinkOptions) -> SinkColumns:
         """The columns that `options` have written. A name is found as it is, else in another case.
 
         Parameters

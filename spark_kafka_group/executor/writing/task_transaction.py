@@ -67,7 +67,7 @@ class TaskTransaction:
             self.transactional_id, self._producer = self._taken_free()
         else:
             self.transactional_id = self._id(self._attempt)
-            self._producer = self._client.take(self.transactional_id, self._planned.timeout_ms)
+            self._producer = self._client.take_id(self.transactional_id, self._planned.timeout_ms)
         return self._producer
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
@@ -142,7 +142,7 @@ class TaskTransaction:
         self._producer = None
 
     def _id(self, number: int) -> str:
-        return TaskId(self._slot, number, self._planned.parity).of(self._planned.prefix)
+        return TaskId(self._slot, number, self._planned.parity).transactional_id(self._planned.prefix)
 
     def _taken_free(self) -> tuple[str, ProducerIdAndEpoch]:
         """The first id from this attempt's on that has nothing open, and its producer."""

@@ -112,7 +112,7 @@ def _show(
         while drawn.ended_by is None and not screen.ended:
             seen = observer.seen
             drawn.draw(*screen.lines(seen, tabled(seen.looks, screen.sort), time.time(), drawn.size()))
-            screen.take(drawn.keys(1.0))
+            screen.apply_keys(drawn.keys(1.0))
     closed = observer.close()
     if drawn.ended_by in (None, signal.SIGINT):
         return 0 if drawn.ended_by is None else 128 + signal.SIGINT, closed

@@ -152,7 +152,7 @@ class Screen:
         self._first = 0
         self._page = 1
 
-    def take(self, keys: Iterable[str]) -> None:
+    def apply_keys(self, keys: Iterable[str]) -> None:
         """Act on keys."""
         for key in keys:
             moved = {"up": -1, "down": 1, "page up": -self._page, "page down": self._page, " ": self._page}.get(key, 0)

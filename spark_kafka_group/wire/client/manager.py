@@ -134,7 +134,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             return super().send(request, node_id, request_timeout_ms)
         asked = self.least_loaded_node() if node_id is None else node_id
         sent_s = time.monotonic()
-        future = super().send(request, asked, self._patience.of(request, asked))
+        future = super().send(request, asked, self._patience.timeout_ms_of(request, asked))
 
         def ended(_: Any) -> None:
             node = self.cluster.broker_metadata(asked) if future.exception is None else None
@@ -403,10 +403,10 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
 def _check_version(conn: Any, address: str) -> None:
     """Have `conn` not be made to a broker that cannot be read from."""
-    ask = conn._get_api_versions
+    get_api_versions = conn._get_api_versions
 
     async def checked(timeout_at: float | None = None) -> None:
-        await ask(timeout_at)
+        await get_api_versions(timeout_at)
         problem = why_not(conn.broker_version_data)
         if problem is not None:
             raise UnsupportedError(f"{address}: {problem}")

@@ -74,7 +74,7 @@ class Patience:
         self._session_timeout_ms = session_timeout_ms
         self._given_up: dict[tuple[Hashable, str], int] = {}  # how often in a row
 
-    def of(self, request: Any, node_id: Hashable) -> float:
+    def timeout_ms_of(self, request: Any, node_id: Hashable) -> float:
         """Milliseconds until `request` to this node is given up."""
         least = patience_ms(request, self._request_timeout_ms, self._session_timeout_ms)
         times = self._given_up.get((node_id, type(request).__name__), 0)

@@ -104,7 +104,7 @@ class FetchRequests:
     def _write(self, topics: Mapping[str, list[tuple[int, int]]], rack: str) -> bytes:
         topic_type = FetchRequest.FetchTopic
 
-        def of(partition: int, position: int) -> Any:
+        def fetch_partition(partition: int, position: int) -> Any:
             return topic_type.FetchPartition(
                 partition=partition,
                 current_leader_epoch=NO_EPOCH,
@@ -124,7 +124,7 @@ class FetchRequests:
             session_id=0,
             session_epoch=-1,
             topics=[
-                topic_type(partitions=[of(*p) for p in of_topic], **self._named(topic))
+                topic_type(partitions=[fetch_partition(*p) for p in of_topic], **self._named(topic))
                 for topic, of_topic in topics.items()
             ],
             forgotten_topics_data=[],

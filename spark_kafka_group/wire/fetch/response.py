@@ -45,7 +45,7 @@ class FetchError(NamedTuple):
     """Advice for the user, if there is any."""
 
     @classmethod
-    def of(cls, code: int, topic: str) -> FetchError:
+    def from_code(cls, code: int, topic: str) -> FetchError:
         """The error of a code of Kafka's."""
         error = kafka_errors.for_code(code)
         change = advice(str(error.message), Request.FETCH, Facts(), [topic])
@@ -165,7 +165,7 @@ def _partition(
     end = _behind_tags(response, at + size) if flexible else at + size
     stable = last_stable_offset if committed_only else None
     tp = TopicPartition(topic, index)
-    error = FetchError.of(error_code, topic) if error_code else None
+    error = FetchError.from_code(error_code, topic) if error_code else None
     preferred = None if preferred_replica == NO_REPLICA else preferred_replica
     return FetchedPartition(tp, error, high_watermark, stable, aborted, records, preferred), end
 

@@ -122,12 +122,12 @@ class GroupClient(LogClient):
     def reach(self, timeout_ms: float) -> None:
         """As without a group, and ask for the coordinator."""
 
-        def ask(left_ms: float) -> None:
+        def find_coordinator(left_ms: float) -> None:
             self._calls.refresh(left_ms)
             if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
                 raise kafka_errors.KafkaTimeoutError
 
-        self._calls.retried("looking for brokers", ask, timeout_ms)
+        self._calls.retried("looking for brokers", find_coordinator, timeout_ms)
 
     def committed(
         self, tps: Collection[TopicPartition], timeout_ms: float | None = None, stable: bool = True
@@ -408,13 +408,13 @@ class GroupClient(LogClient):
         """The group as its coordinator knows it, if the broker assigns in it; None also where that cannot be found out
         in this time."""
 
-        def ask(request: Any) -> Any:
+        def send(request: Any) -> Any:
             node_id = self._coordinator.coordinator_id
             return self._calls.run(lambda: self._calls.manager.send(request, node_id=node_id), timeout_ms)
 
         if self.knows_coordinator():
             with contextlib.suppress(kafka_errors.KafkaError, BrokerError):
-                return assigned_by_broker(ask, self._group_id)
+                return assigned_by_broker(send, self._group_id)
         return None
 
     def lost(self) -> bool:

@@ -127,12 +127,12 @@ def use_of(kind: str, protocol_type: str) -> str:
 NO_GROUP = DescribedGroup(DEAD, CLASSIC, "", "")
 
 
-def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
+def described(send: Callable[[Any], Any], group_id: str) -> DescribedGroup:
     """State and members of a group; of one that is neither classic nor ``consumer`` that there is none.
 
     Parameters
     ----------
-    ask
+    send
         Sends a request to the group's coordinator and returns its response.
 
     Raises
@@ -142,14 +142,14 @@ def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
     """
     # Asked for once more: a group that has gone back to the classic protocol in between was neither.
     for kind in (_classic, assigned_by_broker, _classic):
-        group = kind(ask, group_id)
+        group = kind(send, group_id)
         if group is not None:
             return group
     return NO_GROUP
 
 
-def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
-    (group,) = ask(DescribeGroupsRequest(groups=[group_id])).groups
+def _classic(send: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+    (group,) = send(DescribeGroupsRequest(groups=[group_id])).groups
     if not _there(group, group_id):
         return None
     members = (
@@ -166,7 +166,7 @@ def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
     return DescribedGroup(group.group_state, CLASSIC, group.protocol_type, group.protocol_data, tuple(members))
 
 
-def assigned_by_broker(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+def assigned_by_broker(send: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
     """A group of the newer protocol, as :func:`described`; None for any other.
 
     Raises
@@ -175,7 +175,7 @@ def assigned_by_broker(ask: Callable[[Any], Any], group_id: str) -> DescribedGro
         The coordinator's answer instead.
     """
     try:
-        (group,) = ask(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
+        (group,) = send(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
     except kafka_errors.IncompatibleBrokerVersion:
         return None
     if not _there(group, group_id):

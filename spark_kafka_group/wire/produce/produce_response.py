@@ -31,7 +31,7 @@ class ProduceError(NamedTuple):
     """What to change, if that is known."""
 
     @classmethod
-    def of(cls, code: int, topic: str) -> ProduceError:
+    def from_code(cls, code: int, topic: str) -> ProduceError:
         """The error of a code of Kafka's."""
         error = kafka_errors.for_code(code)
         name = name_of(error)
@@ -66,25 +66,25 @@ def produced(response: memoryview, version: int) -> tuple[int, list[ProducedPart
         topic = reader.text() or ""
         partitions += [_partition(reader, topic, version) for _ in range(reader.count())]
         reader.tags()
-    (throttle_ms,) = reader.take(_INT32)
+    (throttle_ms,) = reader.read_numbers(_INT32)
     reader.tags()
     reader.end()
     return throttle_ms, partitions
 
 
 def _partition(reader: _Reader, topic: str, version: int) -> ProducedPartition:
-    index, code, base_offset, _ = reader.take(_PARTITION)
+    index, code, base_offset, _ = reader.read_numbers(_PARTITION)
     log_start_offset, words = UNKNOWN_OFFSET, list[str]()
     if version >= 5:
-        (log_start_offset,) = reader.take(_OFFSET)
+        (log_start_offset,) = reader.read_numbers(_OFFSET)
     if version >= 8:
         for _ in range(reader.count()):
-            reader.take(_INT32)  # which record of the batch
+            reader.read_numbers(_INT32)  # which record of the batch
             words.append(reader.text() or "")
             reader.tags()
         words.append(reader.text() or "")
     reader.tags()
-    error = ProduceError.of(code, topic) if code else None
+    error = ProduceError.from_code(code, topic) if code else None
     message = "; ".join(dict.fromkeys(filter(None, words)))[:LONGEST_TEXT]
     return ProducedPartition(TopicPartition(topic, index), error, base_offset, log_start_offset, message)
 
@@ -97,7 +97,7 @@ class _Reader:
         self._flexible = flexible
         self._at = 0
 
-    def take(self, numbers: struct.Struct) -> tuple[int, ...]:
+    def read_numbers(self, numbers: struct.Struct) -> tuple[int, ...]:
         """Numbers of a fixed size."""
         taken = numbers.unpack_from(self._data, self._at)
         self._at += numbers.size
@@ -105,14 +105,14 @@ class _Reader:
 
     def count(self) -> int:
         """The length of an array; each of its items has bytes."""
-        count = self._varint() - 1 if self._flexible else self.take(_INT32)[0]
+        count = self._varint() - 1 if self._flexible else self.read_numbers(_INT32)[0]
         if not 0 <= count <= len(self._data) - self._at:
             raise ValueError(f"{count} items at {self._at}, where {len(self._data) - self._at} bytes are left")
         return int(count)
 
     def text(self) -> str | None:
         """A text, or None for null."""
-        size = self._varint() - 1 if self._flexible else self.take(_INT16)[0]
+        size = self._varint() - 1 if self._flexible else self.read_numbers(_INT16)[0]
         return None if size == -1 else str(self._part(size), "utf-8", "replace")
 
     def tags(self) -> None:

@@ -213,7 +213,7 @@ class DecisionLog:
         configs = CREATED_AS | ({} if in_sync is None else {"min.insync.replicas": str(in_sync)})
         topic_type = CreateTopicsRequest.CreatableTopic
 
-        def ask(left_ms: float) -> None:
+        def create(left_ms: float) -> None:
             request = CreateTopicsRequest(
                 topics=[topic_type(
                     name=self._topic, num_partitions=1, replication_factor=replicas, assignments=[],
@@ -228,7 +228,7 @@ class DecisionLog:
             log.info("created topic %s, with replication factor %s", self._topic, replicas)
 
         try:
-            self._client.retried(doing, ask, about=About(Request.CREATE_TOPICS, (self._topic,)))
+            self._client.retried(doing, create, about=About(Request.CREATE_TOPICS, (self._topic,)))
         except BrokerError as error:
             raise BrokerError(
                 f"{error}. Create it yourself, with one partition and {CLEANUP_POLICY}=compact, or name another one "
@@ -250,19 +250,19 @@ class DecisionLog:
     def _policy(self) -> str | None:
         """The topic's cleanup.policy; None where it is not known."""
 
-        def ask(left_ms: float) -> str | None:
+        def look_up(left_ms: float) -> str | None:
             request = settings_request(TOPIC, self._topic)
             (result,) = self._client.run(left_ms, lambda: self._client.manager.send(request)).results
             check(result.error_code, self._topic)
             return next((config.value for config in result.configs if config.name == CLEANUP_POLICY), None)
 
-        return self._optional(f"settings of topic {self._topic}", ask)
+        return self._optional(f"settings of topic {self._topic}", look_up)
 
-    def _optional(self, what: str, ask: Callable[[float], T]) -> T | None:
+    def _optional(self, what: str, look_up: Callable[[float], T]) -> T | None:
         """What nothing depends on but a better error, or a longer timeout; None where brokers do not say it soon."""
         try:
             with self._client.together(SETTINGS_WITHIN_S):
-                return self._client.retried(f"looking at {what}", ask)  # type: ignore[no-any-return]
+                return self._client.retried(f"looking at {what}", look_up)  # type: ignore[no-any-return]
         except BrokerError as error:
             log.info("transactions: %s are not known: %s", what, error)
             return None
@@ -271,8 +271,8 @@ class DecisionLog:
         """Settings of a broker; None where they are not known."""
         node = next((broker.node_id for broker in self._client.manager.cluster.brokers()), None)
 
-        def ask(left_ms: float) -> list[int] | None:
+        def look_up(left_ms: float) -> list[int] | None:
             request = settings_request(BROKER, str(node))
             return integers_of(self._client.run(left_ms, lambda: self._client.manager.send(request, node)), names)
 
-        return self._optional(f"settings of node {node}", ask)
+        return self._optional(f"settings of node {node}", look_up)

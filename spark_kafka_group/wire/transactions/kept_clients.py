@@ -32,7 +32,7 @@ def kept_client(options: TransactionOptions, role: str, reached_before: bool = T
         When no broker can be reached.
     """
     key = role, options
-    client = _kept.take(key) or TransactionClient(options.client, role, options.limit_ms, reached_before)
+    client = _kept.pop(key) or TransactionClient(options.client, role, options.limit_ms, reached_before)
     try:
         yield client
     except BaseException:

@@ -97,7 +97,7 @@ class PartitionClient:
         topic_type = ListOffsetsRequest.ListOffsetsTopic
         partition = topic_type.ListOffsetsPartition(partition_index=tp.partition, timestamp=int(of))
 
-        def ask(left_ms: float) -> int:
+        def look_up(left_ms: float) -> int:
             request = ListOffsetsRequest(
                 replica_id=-1, isolation_level=int(IsolationLevel.READ_UNCOMMITTED),
                 topics=[topic_type(name=tp.topic, partitions=[partition])], max_version=7,
@@ -106,7 +106,7 @@ class PartitionClient:
             _check(found.error_code, tp)
             return int(found.offset)
 
-        return int(self._at_leader(f"looking up the {named} of {tp}", tp, ask))
+        return int(self._at_leader(f"looking up the {named} of {tp}", tp, look_up))
 
     def fetch(self, tp: TopicPartition, offset: int, committed: bool) -> Fetched:
         """Records from an offset on; with `committed`, only below the last stable offset.
@@ -122,7 +122,7 @@ class PartitionClient:
             partition=tp.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
         )
 
-        def ask(left_ms: float) -> Fetched:
+        def fetch_once(left_ms: float) -> Fetched:
             request = FetchRequest(
                 max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=FETCH_BYTES, isolation_level=int(level),
                 topics=[topic_type(topic=tp.topic, partitions=[partition])], forgotten_topics_data=[],
@@ -140,7 +140,7 @@ class PartitionClient:
                 bytes(found.records or b""), -1 if start is None else start, found.last_stable_offset, aborted
             )
 
-        return self._at_leader(f"reading {tp}", tp, ask, asks=Request.FETCH)  # type: ignore[no-any-return]
+        return self._at_leader(f"reading {tp}", tp, fetch_once, asks=Request.FETCH)  # type: ignore[no-any-return]
 
     def write(
         self,
@@ -154,7 +154,7 @@ class PartitionClient:
         """Write one record of a transaction, once however often it is sent; its offset."""
         records = _batch(key, value, producer, sequence)
 
-        def ask(left_ms: float) -> int:
+        def write_once(left_ms: float) -> int:
             topic_type = ProduceRequest.TopicProduceData
             partition = topic_type.PartitionProduceData(index=tp.partition, records=records)
             request = ProduceRequest(
@@ -165,13 +165,13 @@ class PartitionClient:
             _check(found.error_code, tp)
             return int(found.base_offset)
 
-        return int(self._at_leader(f"writing to {tp}", tp, ask, Request.PRODUCE, Request.PRODUCE))
+        return int(self._at_leader(f"writing to {tp}", tp, write_once, Request.PRODUCE, Request.PRODUCE))
 
     def _at_leader(
         self,
         doing: str,
         tp: TopicPartition,
-        ask: Callable[[float], Any],
+        call: Callable[[float], Any],
         request: Request | None = None,
         asks: Request | None = None,
     ) -> Any:
@@ -179,7 +179,7 @@ class PartitionClient:
 
         def attempt(left_ms: float) -> Any:
             try:
-                return ask(left_ms)
+                return call(left_ms)
             except kafka_errors.ThrottlingQuotaExceededError:
                 raise
             except kafka_errors.KafkaError:

@@ -105,7 +105,7 @@ class TransactionClient:
 
     # Of one id
 
-    def take(
+    def take_id(
         self,
         transactional_id: str,
         timeout_ms: int,
@@ -136,7 +136,7 @@ class TransactionClient:
             if expected is not None and sent_ms != timeout_ms and reaction_to(found.error, request) is Reaction.FENCED:
                 ours = self._taken_unanswered(transactional_id, expected, sent_ms)
                 if ours is not None:
-                    return self.take(transactional_id, timeout_ms, ours)
+                    return self.take_id(transactional_id, timeout_ms, ours)
             answered = self._response(request, doing, transactional_id, found)
             return ProducerIdAndEpoch(answered.producer_id, answered.producer_epoch)
 
@@ -205,11 +205,11 @@ class TransactionClient:
             partitions = self._partitions_of([transactional_id]).get(transactional_id, ())
             for timeout_ms in timeouts_ms[:-1]:
                 try:
-                    return self.take(transactional_id, timeout_ms, partitions=partitions), timeout_ms
+                    return self.take_id(transactional_id, timeout_ms, partitions=partitions), timeout_ms
                 except BrokerError as error:
                     if not isinstance(error.__cause__, kafka_errors.InvalidTransactionTimeoutError):
                         raise
-            return self.take(transactional_id, timeouts_ms[-1], partitions=partitions), timeouts_ms[-1]
+            return self.take_id(transactional_id, timeouts_ms[-1], partitions=partitions), timeouts_ms[-1]
 
     def give_up(self, transactional_id: str, producer: ProducerIdAndEpoch) -> None:
         """Abort what this producer, which writes no more, has open, without another epoch for it."""

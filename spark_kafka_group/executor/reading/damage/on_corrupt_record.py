@@ -100,7 +100,7 @@ class DeadLetters:
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
         context = TaskContext.get()
         reader = Reader(self._options.group.id or "", SOURCE, 0 if context is None else context.partitionId())
-        headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
+        headers = handed_on((), "connect", origin, Failure.from_error(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
         topic = dead_letter_topic(main_topic(tp.topic, self._options.reading.retry_delays_ms))
         row = OutputRow(topic, None, left_out.raw, headers, origin_partition=tp.partition)

@@ -236,7 +236,7 @@ close_all = _kept.close_all
 
 def receivers_for(options: ClientOptions) -> Receivers:
     """Those of the last task with these options, unless another one has them; else new ones."""
-    return _kept.take(options) or Receivers(ReceivingBrokers(options))
+    return _kept.pop(options) or Receivers(ReceivingBrokers(options))
 
 
 def keep(receivers: Receivers) -> None:
