@@ -39,11 +39,8 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
 def read_tasks(options: Options, constraints: Constraints = Constraints()) -> list[ReadTask]:  # noqa: B008
     """The tasks of a batch read of records that can pass `constraints`.
 
-    Joins no group; asks no broker if no record can pass.
-
-    Raises
-    ------
-    OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
+    Joins no group; asks no broker if no record can pass. Raises OptionError, NoOffsetForPartitionError, DataLossError,
+    BrokerError.
     """
     if constraints.contradictory:
         return []
@@ -67,12 +64,7 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
 
 
 def check_named(options: Options, existing: set[TopicPartition]) -> None:
-    """Refuse topics and partitions that options name and that are not there.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Refuse topics and partitions that options name and that are not there. Raises OptionError."""
     missing = options.reading.subscription.missing(existing)
     if missing:
         if not options.reading.subscription.manual:
@@ -97,16 +89,9 @@ def batch_ranges(
 
     With the latter the group has to go on at the ranges' ends, as its offsets are behind the logs' ends.
 
-    Parameters
-    ----------
-    committed
-        The group's commits for them, for a read that starts or commits there.
-    others
-        Ids of the group's other members, for a read that commits.
-
-    Raises
-    ------
-    OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
+    `committed`: the group's commits for them, for a read that starts or commits there.
+    `others`: ids of the group's other members, for a read that commits.
+    Raises OptionError, NoOffsetForPartitionError, DataLossError, BrokerError.
     """
     losses = DataLoss(options.reading.fail_on_data_loss, Metrics())
     cut = _diverged(client, committed, losses)
@@ -138,12 +123,7 @@ def _lost(
     logs: Mapping[TopicPartition, int],
     losses: DataLoss,
 ) -> set[TopicPartition]:
-    """Partitions that start `beyond` the end of the read, and also beyond the end of the log.
-
-    Raises
-    ------
-    DataLossError
-    """
+    """Partitions that start `beyond` the end of the read, and also beyond the end of the log. Raises DataLossError."""
     lost = {tp for tp, start in beyond.items() if start > logs[tp]}
     for tp in sorted(lost):
         losses.report(
@@ -199,12 +179,8 @@ def _ends(
 def _diverged(
     client: LogClient, committed: Mapping[TopicPartition, Committed], losses: DataLoss
 ) -> dict[TopicPartition, int]:
-    """Where logs diverge from those that the group's offsets were in, of offsets beyond that.
-
-    Raises
-    ------
-    DataLossError, BrokerError
-    """
+    """Where logs diverge from those that the group's offsets were in, of offsets beyond that. Raises DataLossError,
+    BrokerError."""
     epochs = {tp: truncation.epoch_of(group) for tp, group in committed.items()}
     known = {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
     if not known:

@@ -40,12 +40,8 @@ class Piece(NamedTuple):
 class SizedRange:
     """A range, with an estimate of the bytes of each of its parts: those of the nearest sample.
 
-    Parameters
-    ----------
-    samples
-        In order.
-    otherwise
-        Bytes of an offset where there is no sample.
+    `samples`: in order.
+    `otherwise`: bytes of an offset where there is no sample.
     """
 
     def __init__(self, whole: OffsetRange, samples: Sequence[SizeSample], otherwise: float) -> None:

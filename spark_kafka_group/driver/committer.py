@@ -44,15 +44,10 @@ class Committer:
 
     Spark runs micro-batches one after the other, so there is never a second.
 
-    Parameters
-    ----------
-    transactional_id
-        Of the sink that commits the offsets of batches in its transactions; None where this commits them.
-
-    Attributes
-    ----------
-    looked_for_metadata, keeps_metadata
-        Whether the metadata of a commit of this process was looked for in the group, and was there.
+    `transactional_id`: of the sink that commits the offsets of batches in its transactions; None where this commits
+        them.
+    `looked_for_metadata`, `keeps_metadata`: whether the metadata of a commit of this process was looked for in the
+        group, and was there.
     """
 
     def __init__(
@@ -114,19 +109,9 @@ class Committer:
         2. This process, which does not know that yet, would commit the batch's start, and set the group back.
         3. So the group is asked right before. An offset that this query does not know is newer than its position.
 
-        Parameters
-        ----------
-        without
-            A planned batch that was to read on from there, and that may have to go without.
-
-        Returns
-        -------
-        set
-            Partitions with a newer commit. They are left as they are.
-
-        Raises
-        ------
-        MembershipLostError, FencedError, CommitError, BrokerError
+        `without`: a planned batch that was to read on from there, and that may have to go without.
+        Returns partitions with a newer commit. They are left as they are.
+        Raises MembershipLostError, FencedError, CommitError, BrokerError.
         """
         if not offsets:
             return set()
@@ -171,14 +156,8 @@ class Committer:
         3. This query commits the former with its metadata, which would set the group back. So it looks up once more
            right before. Kafka has no commit that compares: a commit in the moment in between is overwritten.
 
-        Returns
-        -------
-        set
-            Partitions that others have committed since. They are left as they are.
-
-        Raises
-        ------
-        MembershipLostError, FencedError, CommitError, BrokerError
+        Returns partitions that others have committed since. They are left as they are.
+        Raises MembershipLostError, FencedError, CommitError, BrokerError.
         """
         if not others:
             return set()
@@ -195,12 +174,8 @@ class Committer:
 
     def try_metadata(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> None:
         """Put this query's metadata on offsets without any, as :meth:`adopt`, to see whether brokers keep it. That does
-        not decide whether the query goes on from these offsets.
-
-        Raises
-        ------
-        MembershipLostError, FencedError, CommitError, BrokerError
-        """
+        not decide whether the query goes on from these offsets. Raises MembershipLostError, FencedError, CommitError,
+        BrokerError."""
         before = dict(self.in_group)
         try:
             self.adopt(others, generation, batch)
@@ -258,24 +233,11 @@ class Committer:
     def succeeded(self, done: GroupOffset, timeout_ms: float | None = None) -> bool:
         """Everything up to `done` has succeeded: commit the planned batch if it ends there.
 
-        Parameters
-        ----------
-        timeout_ms
-            kafka.default.api.timeout.ms if not given.
-
-        Returns
-        -------
-        bool
-            False when the group no longer counts this driver as a member, so that nothing was committed: positions
-            must be taken again, which commits those that the checkpoint knows better.
-
-        Raises
-        ------
-        CommitTimeoutError
-            When it is not known whether the commit arrived: the batch stays planned, and this is to be called again.
-        CommitError
-            When the commit failed for good.
-        FencedError
+        `timeout_ms`: kafka.default.api.timeout.ms if not given.
+        Returns False when the group no longer counts this driver as a member, so that nothing was committed: positions
+        must be taken again, which commits those that the checkpoint knows better.
+        Raises CommitTimeoutError when it is not known whether the commit arrived: the batch stays planned, and this is
+        to be called again. Raises CommitError when the commit failed for good. Raises FencedError.
         """
         batch = self._planned
         if batch is None or batch.end != done:
@@ -305,17 +267,9 @@ class Committer:
         2. Its new run has the partition, and the sink writes none of its rows, as the batch is decided. 3. A commit
         would lose the rows of that partition. Without one they are read again from the group's offset.
 
-        Returns
-        -------
-        bool
-            False when the group lacks some of its offsets: positions must be taken again, from the group's offsets.
-
-        Raises
-        ------
-        CommitError
-            When the sink of a batch that this process has planned has committed none.
-        BrokerTimeoutError
-            When it is not known: the batch stays planned, and this is to be called again.
+        Returns False when the group lacks some of its offsets: positions must be taken again, from the group's offsets.
+        Raises CommitError when the sink of a batch that this process has planned has committed none. Raises
+        BrokerTimeoutError when it is not known: the batch stays planned, and this is to be called again.
         """
         try:
             committed = self._client.committed(batch.ends, timeout_ms)

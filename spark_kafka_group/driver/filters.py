@@ -80,16 +80,9 @@ NOTHING = ValueInterval(0, -1)
 class Constraints:
     """Conditions that a record must meet for its row to pass the filters.
 
-    Attributes
-    ----------
-    filters
-        Those that say something here, as Spark gave them.
-    topic, partition
-        Filters that a topic's name and a partition's number must pass.
-    offset
-        Offsets.
-    timestamp_ms
-        Timestamps, in milliseconds since 1970.
+    `filters`: those that say something here, as Spark gave them.
+    `topic`, `partition`: filters that a topic's name and a partition's number must pass.
+    `timestamp_ms`: in milliseconds since 1970.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -109,16 +102,9 @@ class Constraints:
 
 
 def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
-    """`filters`, all of which a row must pass, as constraints on the records to read.
-
-    Returns
-    -------
-    constraints
-        From filters that are understood; the others constrain nothing.
-    left
-        Filters that Spark has to evaluate on the rows all the same: those not understood, and those that rows within
-        the constraints need not pass.
-    """
+    """`filters`, all of which a row must pass, as constraints on the records to read; and the filters that Spark
+    has to evaluate on the rows all the same: those not understood, and those that rows within the constraints need not
+    pass."""
     constraints, left = Constraints(), []
     for one in filters:
         narrower, exact = _constrained(constraints, one)
@@ -132,10 +118,7 @@ def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
 def narrow(ranges: Collection[OffsetRange], constraints: Constraints, offsets_at: OffsetsAt) -> list[OffsetRange]:
     """The parts of `ranges` that can have records which pass; empty ones are left out.
 
-    Parameters
-    ----------
-    offsets_at
-        Asked at most once; if it fails with BrokerError, timestamps narrow nothing.
+    `offsets_at`: asked at most once; if it fails with BrokerError, timestamps narrow nothing.
     """
     if not constraints.filters:
         return list(ranges)

@@ -13,22 +13,14 @@ from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPart
 class Batch:
     """A planned micro-batch.
 
-    Attributes
-    ----------
-    end
-        The offset Spark keeps for it.
-    ranges
-        The ranges it was planned to read.
-    generation
-        The generation it belongs to: it may be committed under no other.
-    elsewhere
-        Partitions that are read again as the checkpoint says, but that others have gone on with: not committed.
-    left_out
-        Partitions that are neither read nor committed: a rebalance took them before the batch began.
-    begun
-        Whether Spark has asked for its tasks: its ranges do not change any more.
-    replayed
-        Whether a process before this one planned it.
+    `end`: the offset Spark keeps for it.
+    `ranges`: the ranges it was planned to read.
+    `generation`: the generation it belongs to: it may be committed under no other.
+    `elsewhere`: partitions that are read again as the checkpoint says, but that others have gone on with: not
+        committed.
+    `left_out`: partitions that are neither read nor committed: a rebalance took them before the batch began.
+    `begun`: whether Spark has asked for its tasks: its ranges do not change any more.
+    `replayed`: whether a process before this one planned it.
     """
 
     end: GroupOffset

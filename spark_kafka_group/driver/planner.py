@@ -67,13 +67,9 @@ def divide(
 ) -> list[OffsetRange]:
     """Cut `ranges` at the points where Spark's ``KafkaOffsetRangeCalculator`` does.
 
-    Parameters
-    ----------
-    at_least
-        How many parts: ranges that are small in proportion stay whole, and shares are rounded, so that a few more or
-        fewer come out.
-    at_most
-        Offsets of one part.
+    `at_least`: how many parts: ranges that are small in proportion stay whole, and shares are rounded, so that a few
+        more or fewer come out.
+    `at_most`: offsets of one part.
     """
     parts = sorted(r for r in ranges if r.size > 0)
     if at_most is not None:
@@ -117,18 +113,9 @@ def pack(
 ) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
     """Pack `ranges` into as many tasks as they are worth, by offsets; or by bytes as well, if these are known.
 
-    Parameters
-    ----------
-    bytes_of
-        Bytes of each range, as far as they are estimated; empty if they are not.
-
-    Returns
-    -------
-    tasks
-        None of them empty, none more than `max_tasks`.
-    slots
-        Task number of each partition, to be given as `previous` next time: a partition stays where it was unless
-        its task became much larger than the others.
+    `bytes_of`: bytes of each range, as far as they are estimated; empty if they are not.
+    Returns the tasks, none of them empty, at most `max_tasks`; and the task number of each partition, to be given as
+    `previous` next time: a partition stays where it was unless its task became much larger than the others.
     """
     ranges = [r for r in ranges if r.size > 0]
     if not ranges:

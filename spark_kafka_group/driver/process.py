@@ -62,10 +62,7 @@ LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 def prepare(stop: Callable[[], None]) -> None:
     """Make this process end in order, and configure its log; a no-op outside Spark's own Python processes.
 
-    Parameters
-    ----------
-    stop
-        The reader's. Called at the end once more: a signal may come when Spark's runner is just about to call it.
+    `stop`: the reader's. Called at the end once more: a signal may come when Spark's runner is just about to call it.
     """
     if not SparkFiles._is_running_on_worker:
         return

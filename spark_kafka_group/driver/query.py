@@ -26,22 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Query:
-    """One query: its place in the group, its positions, its commits, and its reports.
-
-    Attributes
-    ----------
-    query_id
-        Its id, kept in its checkpoint.
-    losses
-        Option failOnDataLoss.
-    """
+    """One query: its place in the group, its positions, its commits, and its reports."""
 
     options: Options
-    query_id: str
+    query_id: str  # its id, kept in its checkpoint
     member: Membership
     standing: Standing
     committer: Committer
-    losses: DataLoss
+    losses: DataLoss  # option failOnDataLoss
     events: EventLog
     metrics: Metrics
 

@@ -65,16 +65,10 @@ PROOF_MS = 2_000
 class GroupSession:
     """One query as a member of its group, from the first join to leaving.
 
-    Parameters
-    ----------
-    query_id
-        The query's id, kept in its checkpoint.
-    first
-        The first offset that Spark showed: what the checkpoint knows.
-    caps
-        With availableNow, the ends of all logs when the query started.
-    shared
-        A directory that the sources of the application share.
+    `query_id`: the query's id, kept in its checkpoint.
+    `first`: the first offset that Spark showed: what the checkpoint knows.
+    `caps`: with availableNow, the ends of all logs when the query started.
+    `shared`: a directory that the sources of the application share.
     """
 
     def __init__(

@@ -11,12 +11,8 @@ from spark_kafka_group.wire import LogClient
 
 
 def look_up_rack(options: Options) -> None:
-    """As :func:`check_rack`, by new metadata. Without a rack in the options no broker is asked.
-
-    Raises
-    ------
-    OptionError, BrokerError
-    """
+    """As :func:`check_rack`, by new metadata. Without a rack in the options no broker is asked. Raises OptionError,
+    BrokerError."""
     if not options.fetching.rack({}):
         return
     client = LogClient(options)
@@ -31,11 +27,7 @@ def check_rack(options: Options, client: LogClient) -> None:
     """Refuse a rack that no broker has in the last metadata. Only executors know values of their environment variables.
 
     While replicas are on brokers that are away, their racks are not known, and any rack is accepted: a query can start
-    while its own rack is down.
-
-    Raises
-    ------
-    OptionError
+    while its own rack is down. Raises OptionError.
     """
     rack = options.fetching.rack({})
     racks = client.racks() if rack else None
@@ -48,11 +40,7 @@ def check_rack(options: Options, client: LogClient) -> None:
 def check_dead_letters(options: Options) -> None:
     """Refuse to read topics whose dead-letter topics do not exist. Topics that match a pattern later are not checked.
 
-    Without onCorruptRecord=deadLetter no broker is asked.
-
-    Raises
-    ------
-    OptionError, BrokerError
+    Without onCorruptRecord=deadLetter no broker is asked. Raises OptionError, BrokerError.
     """
     if options.reading.on_corrupt_record != DEAD_LETTER:
         return

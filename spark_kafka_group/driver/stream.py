@@ -38,10 +38,8 @@ CHECK_MS = 500
 class BetweenTriggers:
     """Calls `settle` again and again, in a thread, while the lock is free.
 
-    Parameters
-    ----------
-    settle
-        Called with the milliseconds it may take. An error ends the thread; :meth:`raise_error` brings it to Spark.
+    `settle`: called with the milliseconds it may take. An error ends the thread; :meth:`raise_error` brings it to
+        Spark.
     """
 
     def __init__(self, settle: Callable[[float], None], lock: threading.RLock, heartbeat_interval_ms: int) -> None:
@@ -92,10 +90,7 @@ class StreamDriver:
     keeps them apart: all of the session's state is read and changed under it. The query id, and with it the static
     member's name, is known only when Spark shows the first offset of the checkpoint: nothing joins the group before.
 
-    Parameters
-    ----------
-    shared
-        A directory by which sources of one application know of each other; Spark's own if not given.
+    `shared`: a directory by which sources of one application know of each other; Spark's own if not given.
     """
 
     def __init__(self, options: Options, shared: Path | None = None) -> None:
@@ -141,22 +136,12 @@ class StreamDriver:
     ) -> dict[str, Any]:
         """Commit what `start_json` proves, then plan the next batch; `start_json` itself when there is no new data.
 
-        Parameters
-        ----------
-        max_offsets
-            Most offsets of the batch; None for no limit.
-        min_offsets
-            Fewer than these are left for later, at most for maxTriggerDelay; None for no limit.
-        max_bytes
-            About the most bytes of the batch in the logs; None for no limit.
-
-        Raises
-        ------
-        OffsetFormatError, NoOffsetForPartitionError, OptionError, OffsetOutOfRangeError
-            When no start can be decided.
-        MembershipError, CommitError, BrokerError
-            When the group, or its brokers, refuse. The query waits for brokers that are away, once it has reached them:
-            until they answer there is no new data.
+        `max_offsets`: most offsets of the batch; None for no limit.
+        `min_offsets`: fewer than these are left for later, at most for maxTriggerDelay; None for no limit.
+        `max_bytes`: about the most bytes of the batch in the logs; None for no limit.
+        Raises OffsetFormatError, NoOffsetForPartitionError, OptionError, OffsetOutOfRangeError when no start can be
+        decided. Raises MembershipError, CommitError, BrokerError when the group, or its brokers, refuse. The query
+        waits for brokers that are away, once it has reached them: until they answer there is no new data.
         """
         start = self._parsed(start_json)
         with self._lock, self._out_when_fenced():
@@ -283,11 +268,7 @@ class StreamDriver:
     def _refuse_missing(self, offset: GroupOffset) -> None:
         """With availableNow, refuse topics that do not exist: the query would end without them, and look successful.
 
-        Topics that `offset` has are deleted ones, which failOnDataLoss is about.
-
-        Raises
-        ------
-        OptionError
+        Topics that `offset` has are deleted ones, which failOnDataLoss is about. Raises OptionError.
         """
         read = {tp.topic for tp in {*offset.positions, *offset.left}}
         missing = [topic for topic in self._missing if topic not in read]

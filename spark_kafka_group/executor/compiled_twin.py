@@ -17,12 +17,8 @@ DEPTH = 3
 
 
 def load(package: str, module: str) -> Any:
-    """The compiled `module` of a package that is imported: its own, or that of the same code behind it.
-
-    Raises
-    ------
-    ImportError
-    """
+    """The compiled `module` of a package that is imported: its own, or that of the same code behind it. Raises
+    ImportError."""
     try:
         return importlib.import_module(f"{package}.{module}")
     except ImportError:

@@ -78,16 +78,9 @@ def check(transactional_id: str | None, checkpoint: str | None, shared: Path | N
     query. 3. Started again with one id, it would read the batch a second time. It is noticed where this process can
     read the checkpoint; elsewhere the source alone notices.
 
-    Parameters
-    ----------
-    transactional_id
-        Of the sink; None where it is at least once.
-    shared
-        As of :func:`~spark_kafka_group.transactions.planning.planned`.
-
-    Raises
-    ------
-    OptionError
+    `transactional_id`: of the sink; None where it is at least once.
+    `shared`: as of :func:`~spark_kafka_group.transactions.planning.planned`.
+    Raises OptionError.
     """
     if shared is None:
         return

@@ -54,19 +54,10 @@ def decide_and_end(
     committed records need not wait for their timeout. An attempt that goes on later finds out that the batch was
     decided, and aborts its own.
 
-    Parameters
-    ----------
-    messages
-        Of the batch's tasks.
-    shared
-        As of :func:`planned`.
-
-    Raises
-    ------
-    TransactionError
-        When the batch was not published, or not as a whole; the text says which of the two, and what to do.
-    BrokerError
-        When brokers did not say in time what was published. The next start finds out.
+    `messages`: of the batch's tasks.
+    `shared`: as of :func:`planned`.
+    Raises TransactionError when the batch was not published, or not as a whole; the text says which of the two, and
+    what to do. Raises BrokerError when brokers did not say in time what was published. The next start finds out.
     """
     told = [message for message in messages if message is not None]
     if not told:
@@ -231,13 +222,8 @@ def _abort_unneeded(
     is_published: bool,
 ) -> None:
     """Abort open transactions of attempts that Spark did not need. Once the batch is published, a failure is no reason
-    to stop.
-
-    Raises
-    ------
-    ProducerFencedError
-        When another driver has the prefix, and no decision was due, which would have found it out.
-    """
+    to stop. Raises ProducerFencedError when another driver has the prefix, and no decision was due, which would have
+    found it out."""
     if not planned.described:
         return
     try:
@@ -360,14 +346,9 @@ def abort_undecided(
     it. So the prefix is taken first, as at a start, and the last decision read. Without a message of any task there was
     no commit; then the application knows the plan, or the next start aborts what tasks have left.
 
-    Parameters
-    ----------
-    planned_here
-        The plan, where this process has it: the application's last one may be that of another write with the same id.
-
-    Raises
-    ------
-    BrokerError
+    `planned_here`: the plan, where this process has it: the application's last one may be that of another write with
+        the same id.
+    Raises BrokerError.
     """
     told = [message for message in messages if message is not None]
     known = told[0].planned if told else planned_here

@@ -21,13 +21,8 @@ LOOKED_UP_WITHIN_S = 10.0
 
 
 def last_decision(decisions: DecisionLog, prefix: str, start: int = 0) -> tuple[int, Decision] | None:
-    """The last decision of a prefix, and its offset; None where there is none.
-
-    Raises
-    ------
-    TransactionError
-        When this version cannot read it.
-    """
+    """The last decision of a prefix, and its offset; None where there is none. Raises TransactionError when this
+    version cannot read it."""
     found = decisions.last(prefix, start)
     if found is None:
         return None
@@ -111,10 +106,7 @@ def finish(
     None is committed while a partition of one that is open has no leader: the time of all is over then, and the batch
     is written again, if that lasts.
 
-    Parameters
-    ----------
-    are_open
-        The ids of those that may be open; None for all.
+    `are_open`: the ids of those that may be open; None for all.
     """
     waiting = [one for one in decision.transactions if are_open is None or one.transactional_id in are_open]
     partitions = {tp for one in waiting for tp in one.offsets}
@@ -150,11 +142,7 @@ def left_open(
     on, and lists their transactions. So it looks afterwards whether the prefix is still its own: tasks of the other one
     begin after that one has taken it.
 
-    Raises
-    ------
-    ProducerFencedError
-        When another driver has the prefix.
-    BrokerError
+    Raises ProducerFencedError when another driver has the prefix; BrokerError.
     """
     found = leftovers(client.open_of(prefix), belonging)
     if found:

@@ -25,13 +25,9 @@ log = logging.getLogger(__name__)
 class LastBatch:
     """The driver's producer then, the last decision of its prefix, and its offset in the decision topic.
 
-    Attributes
-    ----------
-    ended
-        Whether the batch was ended as a whole; else it was planned.
-    sources
-        Of a batch that was planned: the sources of the query whose offsets it commits, each with its number of the
-        batch.
+    `ended`: whether the batch was ended as a whole; else it was planned.
+    `sources`: of a batch that was planned: the sources of the query whose offsets it commits, each with its number of
+        the batch.
     """
 
     driver: ProducerIdAndEpoch

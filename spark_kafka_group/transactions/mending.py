@@ -32,12 +32,8 @@ class Choice(Enum):
 class SeenTransactions:
     """The transactions of a prefix.
 
-    Attributes
-    ----------
-    ends
-        How the decision's transactions have ended, by their ids; None for one that is open.
-    others
-        Open transactions that belong to no decision.
+    `ends`: how the decision's transactions have ended, by their ids; None for one that is open.
+    `others`: open transactions that belong to no decision.
     """
 
     prefix: str
@@ -63,14 +59,7 @@ class SeenTransactions:
 
 
 def look(client: TransactionClient, decisions: DecisionLog, prefix: str) -> SeenTransactions:
-    """Look, and change nothing.
-
-    Raises
-    ------
-    BrokerError
-    TransactionError
-        When the last decision cannot be read.
-    """
+    """Look, and change nothing. Raises BrokerError; TransactionError when the last decision cannot be read."""
     found = last_decision(decisions, prefix) if decisions.exists() else None
     decision = None if found is None else found[1]
     open_now = tuple(seen for _, seen in sorted(client.open_of(prefix).items()))
@@ -118,12 +107,7 @@ def _transactions(some: Sized, kind: str = "transaction") -> str:
 
 
 def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: Choice) -> None:
-    """End all transactions of a prefix. A query that has it is fenced, and stops.
-
-    Raises
-    ------
-    BrokerError, TransactionError
-    """
+    """End all transactions of a prefix. Its query is fenced, and stops. Raises BrokerError, TransactionError."""
     driver = None
     if decisions.exists():
         driver, _ = client.take_with(prefix, ENDING_TIMEOUTS_MS)

@@ -44,18 +44,10 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     In the same application, after a batch that was ended as a whole, only the first step is needed. It then fails for
     a driver that was replaced meanwhile, instead of replacing the other.
 
-    Parameters
-    ----------
-    shared
-        A directory that lives as long as the Spark application.
-
-    Raises
-    ------
-    ProducerFencedError
-        When another driver has taken the prefix since this application's last batch.
-    TransactionLostError
-        When a part of the last batch was published, and the other part cannot be any more.
-    BrokerError
+    `shared`: a directory that lives as long as the Spark application.
+    Raises ProducerFencedError when another driver has taken the prefix since this application's last batch;
+    TransactionLostError when a part of the last batch was published, and the other part cannot be any more;
+    BrokerError.
     """
     known = last_batch.take_ended(options, shared)
     with kept_client(options, ROLE, reached_before=known is not None) as client:
@@ -74,13 +66,8 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
 
 
 def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceOffsets]:
-    """The offsets of the batch that runs, of the sources that leave them to this write.
-
-    Raises
-    ------
-    TransactionError
-        When a source would look up what was decided of them elsewhere.
-    """
+    """The offsets of the batch that runs, of the sources that leave them to this write. Raises TransactionError when a
+    source would look up what was decided of them elsewhere."""
     found = [] if shared is None else published(shared, options.prefix)
     topic = options.transacting.decision_topic
     other = next((one.decision_topic for one in found if one.decision_topic not in ("", topic)), None)

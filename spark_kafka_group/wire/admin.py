@@ -53,13 +53,8 @@ class LogRecord:
 
 
 class GroupAdmin:
-    """A group and the logs it reads, looked at from outside. A context manager.
-
-    Raises
-    ------
-    BrokerError
-        Here, and by everything below.
-    """
+    """A group and the logs it reads, looked at from outside. A context manager. Raises BrokerError here, and by
+    everything below."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._timeout_ms = options.connection.request_timeout_ms
@@ -145,13 +140,7 @@ class GroupAdmin:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit without membership and with empty metadata, as Kafka's own tool does; refused while the group has
-        members.
-
-        Raises
-        ------
-        CommitError
-            With Kafka's error for each partition.
-        """
+        members. Raises CommitError with Kafka's error for each partition."""
         request = commit_request(group, offsets, "")
         doing = f"committing offsets of group {group}"
 

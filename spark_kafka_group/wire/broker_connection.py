@@ -18,17 +18,9 @@ USED_OF_LIFETIME = 0.85
 class BrokerConnection:
     """Errors of a connection are OSError: the caller drops it and makes another.
 
-    Parameters
-    ----------
-    sock
-        Connected and authenticated; an SSLSocket is used like any other.
-    lifetime_s
-        How long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
-
-    Attributes
-    ----------
-    made_to
-        The broker's address in the metadata that the connection was made by.
+    `sock`: connected and authenticated; an SSLSocket is used like any other.
+    `lifetime_s`: how long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
+    `made_to`: the broker's address in the metadata that the connection was made by.
     """
 
     def __init__(

@@ -63,20 +63,9 @@ logging.getLogger("kafka.cluster").addFilter(logged_already)
 class Calls:
     """The driver's consumer, connected to a broker, and calls to it.
 
-    Parameters
-    ----------
-    of_a_member
-        More settings of kafka-python's, for a consumer that may join a group.
-
-    Attributes
-    ----------
-    answers
-        Answers to its coordinator, if :meth:`Answers.listen_to` was called.
-
-    Raises
-    ------
-    BrokerError
-        When no broker can be reached.
+    `of_a_member`: more settings of kafka-python's, for a consumer that may join a group.
+    `answers`: answers to its coordinator, if :meth:`Answers.listen_to` was called.
+    Raises BrokerError when no broker can be reached.
     """
 
     def __init__(self, options: ClientOptions, **of_a_member: Any) -> None:
@@ -119,10 +108,7 @@ class Calls:
         """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.default.api.timeout.ms).
 
         kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
-
-        Raises
-        ------
-        GroupKafkaError
+        Raises GroupKafkaError.
         """
         limit_s = (timeout_ms or self.options.connection.default_api_timeout_ms) / 1000
         deadline = min(self._ends_at, time.monotonic() + limit_s)

@@ -47,18 +47,11 @@ class LongUnknownError(kafka_errors.KafkaError):  # type: ignore[misc]
 class Refusal:
     """An error that a broker answered.
 
-    Attributes
-    ----------
-    error
-        Kafka's name of it.
-    request
-        The request that it answers; None when that was not about groups.
-    topics
-        The topics it is about, if it is about topics.
-    failed, done
-        Of a commit or an OffsetFetch: partitions with an error, by its name, and partitions without.
-    lacks
-        What is not to be had, where nothing was sent, as brokers lack the request; else empty.
+    `error`: Kafka's name of it.
+    `request`: the request that it answers; None when that was not about groups.
+    `topics`: the topics it is about, if it is about topics.
+    `failed`, `done`: of a commit or an OffsetFetch: partitions with an error, by its name, and partitions without.
+    `lacks`: what is not to be had, where nothing was sent, as brokers lack the request; else empty.
     """
 
     error: str
@@ -96,16 +89,11 @@ class Refusal:
 class Answers:
     """Answers to a coordinator of kafka-python's. Its I/O thread writes here, others read.
 
-    Attributes
-    ----------
-    last
-        The last error since :meth:`forget` that made kafka-python ask again, if that has not been answered without one.
-    heartbeats_refused
-        Why heartbeats fail for good, as long as they do; kafka-python sends them on and on.
-    timings
-        Requests that were answered without an error, from sending to the answer.
-    failed_rebalances
-        JoinGroups and SyncGroups that were refused, and not only while the coordinator is looked for.
+    `last`: the last error since :meth:`forget` that made kafka-python ask again, if that has not been answered without
+        one.
+    `heartbeats_refused`: why heartbeats fail for good, as long as they do; kafka-python sends them on and on.
+    `timings`: requests that were answered without an error, from sending to the answer.
+    `failed_rebalances`: JoinGroups and SyncGroups that were refused, and not only while the coordinator is looked for.
     """
 
     def __init__(self) -> None:

@@ -40,12 +40,8 @@ def can_be_asked(manager: Any) -> bool:
 async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
     """The end of each epoch; None where the leader knows of none.
 
-    A partition is not in the result when a later leader than `current` has been elected.
-
-    Raises
-    ------
-    KafkaError
-        A retriable one where the leader is not known, or not yet `current`.
+    A partition is not in the result when a later leader than `current` has been elected. Raises KafkaError: a retriable
+    one where the leader is not known, or not yet `current`.
     """
     by_node: dict[int, dict[TopicPartition, EpochAsked]] = {}
     for tp, wanted in asked.items():

@@ -42,10 +42,7 @@ C = TypeVar("C", bound=BrokerConnection)
 class Leaders(Generic[C]):
     """Who leads a partition, and a connection to each broker that is asked for.
 
-    Parameters
-    ----------
-    role
-        Ends the client id that brokers see.
+    `role`: ends the client id that brokers see.
     """
 
     def __init__(self, options: ClientOptions, role: str) -> None:
@@ -77,15 +74,8 @@ class Leaders(Generic[C]):
     def reach(self, limit: str = REQUEST_TIMEOUT) -> None:
         """Reach a broker, if none was reached yet.
 
-        Parameters
-        ----------
-        limit
-            What sets the limit, for the error.
-
-        Raises
-        ------
-        BrokerError
-            When none answers within kafka.request.timeout.ms.
+        `limit`: what sets the limit, for the error.
+        Raises BrokerError when none answers within kafka.request.timeout.ms.
         """
         with translated(f"connecting to {self._options.connection.bootstrap_servers}", limit=limit):
             self._bootstrapped()
@@ -98,16 +88,9 @@ class Leaders(Generic[C]):
     ) -> dict[TopicPartition, int]:
         """Node id of the leader of each partition that has one.
 
-        Parameters
-        ----------
-        refresh
-            Ask the cluster even where an answer is known: a leader may have moved.
-        topic_ids
-            Without partitions of topics that have other ids than these.
-
-        Raises
-        ------
-        BrokerError
+        `refresh`: ask the cluster even where an answer is known: a leader may have moved.
+        `topic_ids`: without partitions of topics that have other ids than these.
+        Raises BrokerError.
         """
         topics = {tp.topic for tp in tps}
         with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
@@ -178,12 +161,7 @@ class Leaders(Generic[C]):
         return list(responses[0].topics)
 
     def connection(self, node_id: int) -> C:
-        """The cached connection to a node, or a new one.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """The cached connection to a node, or a new one. Raises BrokerError."""
         connection = self._usable(node_id)
         if connection is None:
             with translated(f"connecting to node {node_id}"):

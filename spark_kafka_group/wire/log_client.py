@@ -53,15 +53,8 @@ class LogClient:
 
     Not for several threads.
 
-    Parameters
-    ----------
-    calls
-        Of the consumer that asks; None for one of its own, without a group.
-
-    Raises
-    ------
-    BrokerError
-        When no broker can be reached.
+    `calls`: of the consumer that asks; None for one of its own, without a group.
+    Raises BrokerError when no broker can be reached.
     """
 
     def __init__(self, options: ClientOptions, calls: Calls | None = None) -> None:
@@ -85,14 +78,7 @@ class LogClient:
     # Metadata
 
     def reach(self, timeout_ms: float) -> None:
-        """Ask any broker for metadata.
-
-        Raises
-        ------
-        BrokerTimeoutError
-            When none has answered by then.
-        BrokerError
-        """
+        """Ask any broker for metadata. Raises BrokerTimeoutError when none has answered by then; BrokerError."""
         self._calls.retried("looking for brokers", self._calls.refresh, timeout_ms)
 
     def brokers(self) -> list[str]:
@@ -100,12 +86,7 @@ class LogClient:
         return sorted(address(broker.host, broker.port) for broker in self._manager.cluster.brokers())
 
     def partitions(self, subscription: Subscription) -> set[TopicPartition]:
-        """Existing partitions of `subscription`, by new metadata.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Existing partitions of `subscription`, by new metadata. Raises BrokerError."""
         cluster = self._manager.cluster
         if subscription.pattern is None:
             cluster.set_topics(subscription.named())
@@ -134,14 +115,8 @@ class LogClient:
     def existing(self, tps: Collection[TopicPartition], of_any: bool = False) -> set[TopicPartition]:
         """Those of `tps` that exist, asked of the cluster now.
 
-        Parameters
-        ----------
-        of_any
-            Ask any broker, not the one that is connected: it may be cut off from the others, and not know it.
-
-        Raises
-        ------
-        BrokerError
+        `of_any`: ask any broker, not the one that is connected: it may be cut off from the others, and not know it.
+        Raises BrokerError.
         """
         manager = self._manager
 
@@ -209,10 +184,7 @@ class LogClient:
         """How far each log may be read: to the offset its next record will get, under read_committed to the last stable
         offset. A partition that no longer exists is not in the result.
 
-        Parameters
-        ----------
-        led_only
-            Leave out partitions that have no leader.
+        `led_only`: leave out partitions that have no leader.
         """
 
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:

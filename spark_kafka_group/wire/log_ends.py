@@ -25,10 +25,7 @@ Ends = dict[TopicPartition, int]
 class FetchedEnds:
     """Whether look-ups of ends are too low, found out once; and the ends by Fetch where they are.
 
-    Parameters
-    ----------
-    run
-        Runs a call of kafka-python's on its loop, bounded.
+    `run`: runs a call of kafka-python's on its loop, bounded.
     """
 
     def __init__(self, manager: Any, run: Callable[[Callable[[], Any]], Any]) -> None:

@@ -43,11 +43,8 @@ def can_find_newest(manager: Any) -> bool:
 def believed(tp: TopicPartition, time_ms: int, record: OffsetAndTimestamp) -> OffsetAndTimestamp:
     """The answer to a look-up by time, if it is one.
 
-    Brokers that are not Apache's were seen to answer with an offset and no timestamp, and with an older record.
-
-    Raises
-    ------
-    BrokerError
+    Brokers that are not Apache's were seen to answer with an offset and no timestamp, and with an older record. Raises
+    BrokerError.
     """
     if time_ms >= 0 and record.timestamp_ms < time_ms:
         older = "no timestamp" if record.timestamp_ms < 0 else f"the older timestamp {record.timestamp_ms}"
@@ -59,13 +56,8 @@ def believed(tp: TopicPartition, time_ms: int, record: OffsetAndTimestamp) -> Of
 
 
 async def looked_up(manager: Any, lookups: Sequence[Lookup]) -> list[Found]:
-    """The answer to each lookup, of the whole log up to its end, also with transactions that are open.
-
-    Raises
-    ------
-    KafkaError
-        A retriable one where a leader is not known, or has moved.
-    """
+    """The answer to each lookup, of the whole log up to its end, also with transactions that are open. Raises
+    KafkaError: a retriable one where a leader is not known, or has moved."""
     waiting: dict[int, list[tuple[int, Lookup]]] = {}
     for number, lookup in enumerate(lookups):
         for node_id, part in _by_leader(manager, lookup).items():

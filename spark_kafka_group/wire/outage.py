@@ -64,12 +64,8 @@ class QueryOutage:
 
     Brokers that a query has never reached are no outage: their address is likely to be wrong for good.
 
-    Parameters
-    ----------
-    limit_ms
-        Option maxBrokerOutage.
-    now_s, clock_s
-        The time of day, and one that never jumps.
+    `limit_ms`: option maxBrokerOutage.
+    `now_s`, `clock_s`: the time of day, and one that never jumps.
     """
 
     def __init__(
@@ -96,15 +92,9 @@ class QueryOutage:
         return self._since is not None
 
     def attempt(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which has to be one that can be made again.
-
-        Raises
-        ------
-        BrokersAwayError
-            When brokers do not answer, and the query may go on waiting for them.
-        BrokerTimeoutError
-            When they have been away for longer than maxBrokerOutage.
-        """
+        """The result of `call`, which has to be one that can be made again. Raises BrokersAwayError when brokers do not
+        answer, and the query may go on waiting for them; BrokerTimeoutError when they have been away for longer than
+        maxBrokerOutage."""
         began = self._now_s(), self._clock_s()
         try:
             if self.away:
@@ -252,13 +242,8 @@ class TaskOutage:
         time.sleep(max(0.0, self._again_at - self._clock()))
 
     def missed(self, tps: Collection[TopicPartition], problem: Exception | str) -> None:
-        """Take note that no leader answered for these partitions.
-
-        Raises
-        ------
-        BrokerTimeoutError
-            When that has been so for longer than maxBrokerOutage.
-        """
+        """Take note that no leader answered for these partitions. Raises BrokerTimeoutError when that has been so for
+        longer than maxBrokerOutage."""
         now, now_s = self._clock(), self._now_s()
         if not self._missed:
             self._since, self._attempts, self._pause_s, self._warned = (now_s, now), 0, self._first_pause_s, False
@@ -309,13 +294,8 @@ def with_reason(problem: str, failure: str | None) -> str:
 
 
 def outlived(outage: TaskOutage | None, tp: TopicPartition, call: Callable[[], T]) -> T:
-    """Run `call`, which is about a partition; repeat it until brokers answer, where there is an `outage`.
-
-    Raises
-    ------
-    BrokerError
-        When a broker refuses, when brokers are away for too long, or at once where there is no `outage`.
-    """
+    """Run `call`, which is about a partition; repeat it until brokers answer, where there is an `outage`. Raises
+    BrokerError when a broker refuses, when brokers are away for too long, or at once where there is no `outage`."""
     while True:
         try:
             result = call()

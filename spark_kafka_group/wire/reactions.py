@@ -207,10 +207,7 @@ def name_of(kind: Any) -> str:
 def reaction_to(error: BaseException | type[BaseException] | None, request: Request | None = None) -> Reaction:
     """The reaction to an error of kafka-python's, of a broker's answer or of none.
 
-    Parameters
-    ----------
-    request
-        The request that it answers; None for any request without a table.
+    `request`: the request that it answers; None for any request without a table.
     """
     kind = error if isinstance(error, type) else type(error)
     if request is not None:
@@ -389,12 +386,8 @@ class Facts:
 def advice(error: str, request: Request | None, facts: Facts, topics: Collection[str] = ()) -> str | None:
     """Advice about an error by Kafka's name; None where there is none.
 
-    Parameters
-    ----------
-    request
-        The request that it answers; None for one that is not about groups, for example Metadata.
-    topics
-        The topics the error is about.
+    `request`: the request that it answers; None for one that is not about groups, for example Metadata.
+    `topics`: the topics the error is about.
     """
     if error == "UNSUPPORTED_VERSION" and request is not None:
         return without(request.value)

@@ -33,13 +33,8 @@ OFFSETS_AT_ONCE = 2_000
 
 
 class TopicAdmin(GroupAdmin):
-    """As :class:`GroupAdmin`, for whole topics. Not for several threads.
-
-    Raises
-    ------
-    BrokerError
-        Here, and by everything below.
-    """
+    """As :class:`GroupAdmin`, for whole topics. Not for several threads. Raises BrokerError here, and by everything
+    below."""
 
     def __init__(self, options: ClientOptions) -> None:
         super().__init__(options)
@@ -211,10 +206,7 @@ SESSION_BOUNDS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms"
 def session_bounds(node_id: int, send: Callable[[Any], Any]) -> tuple[int, int] | None:
     """Least and greatest session timeout that a broker takes; None where it does not say so.
 
-    Parameters
-    ----------
-    send
-        Sends a request to that broker and returns its response. Its user needs DescribeConfigs on the cluster.
+    `send`: sends a request to that broker and returns its response. Its user needs DescribeConfigs on the cluster.
     """
     try:
         found = integers_of(send(settings_request(BROKER, str(node_id))), SESSION_BOUNDS)

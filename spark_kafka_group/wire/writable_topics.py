@@ -38,12 +38,8 @@ class LongWait:
     def lasts(self, what: str, waited_s: float, problem: Callable[[], object]) -> None:
         """Warn of a wait that is long by now, once.
 
-        Parameters
-        ----------
-        what
-            The partition, or what is looked up.
-        problem
-            Says why there is no answer.
+        `what`: the partition, or what is looked up.
+        `problem`: says why there is no answer.
         """
         if self._since is None and waited_s >= SAID_AFTER_S:
             self._since = self._clock() - waited_s
@@ -74,14 +70,9 @@ class WritableTopics:
     A topic that does not exist is made when it is asked for, where brokers have auto.create.topics.enable, as with
     Java's producer.
 
-    Parameters
-    ----------
-    cluster
-        Its client asks.
-    within_ms
-        How long brokers may take to answer.
-    limit
-        Of that, for errors.
+    `cluster`: its client asks.
+    `within_ms`: how long brokers may take to answer.
+    `limit`: of that, for errors.
     """
 
     def __init__(
@@ -96,15 +87,8 @@ class WritableTopics:
     def leaders(self, topic: str, refresh: bool = False) -> LeadersOfTopic:
         """Node id of the leader of each partition; None for one without a leader.
 
-        Parameters
-        ----------
-        refresh
-            Ask even where a recent answer is known.
-
-        Raises
-        ------
-        BrokerError
-            When the topic does not exist, the user may not write to it, or no broker answers in time.
+        `refresh`: ask even where a recent answer is known.
+        Raises BrokerError when the topic does not exist, the user may not write to it, or no broker answers in time.
         """
         if refresh:
             self._known.pop(topic, None)
@@ -112,13 +96,8 @@ class WritableTopics:
         return self._known[topic][1]
 
     def look_up(self, topics: Collection[str]) -> None:
-        """Have :meth:`leaders` know these topics: one request for all of which no recent answer is known.
-
-        Raises
-        ------
-        BrokerError
-            As of :meth:`leaders`.
-        """
+        """Have :meth:`leaders` know these topics: one request for all of which no recent answer is known. Raises
+        BrokerError as of :meth:`leaders`."""
         before = time.monotonic() - self._max_age_s
         unknown = {topic for topic in topics if topic not in self._known or self._known[topic][0] <= before}
         if unknown:
@@ -190,12 +169,7 @@ REACHED_WITHIN_MS = 10_000
 
 def check(options: SinkOptions) -> None:
     """Look the topic of the option up, or only reach brokers: topics of a column are looked up by the tasks that have
-    rows for them.
-
-    Raises
-    ------
-    BrokerError
-    """
+    rows for them. Raises BrokerError."""
     topic = options.writing.topic
     limits_ms = {
         f"{REACHED_WITHIN_MS // 1000} s": REACHED_WITHIN_MS,

@@ -16,10 +16,7 @@ log = logging.getLogger(__name__)
 class LeaderlessPartitions:
     """Partitions that the last look at the ends of logs left out as they had no leader.
 
-    Attributes
-    ----------
-    now
-        Since when each of them lacks one, by time.monotonic().
+    `now`: since when each of them lacks one, by time.monotonic().
     """
 
     def __init__(self, group_id: str) -> None:
@@ -29,10 +26,7 @@ class LeaderlessPartitions:
     def note(self, lacking: Collection[TopicPartition], led: Collection[TopicPartition], at_s: float) -> None:
         """Take note of the partitions that lack a leader at this moment; log new ones, and those that have one again.
 
-        Parameters
-        ----------
-        led
-            The other partitions that exist, and that this query reads.
+        `led`: the other partitions that exist, and that this query reads.
         """
         new = sorted(set(lacking) - self.now.keys())
         if new:
@@ -74,12 +68,8 @@ class AwaitedTopics:
     def look(self, known: Callable[[], Collection[TopicPartition]], ends: Mapping[TopicPartition, int]) -> None:
         """Log the topics that have been waited for long enough.
 
-        Parameters
-        ----------
-        known
-            Gives the partitions that exist.
-        ends
-            Ends of those logs that this query reads.
+        `known`: gives the partitions that exist.
+        `ends`: ends of those logs that this query reads.
         """
         now = self._clock()
         if now < self._looks_at:

@@ -24,10 +24,7 @@ log = logging.getLogger(__name__)
 class EndBounds:
     """Offsets at which reading ends, also where the logs go on.
 
-    Parameters
-    ----------
-    caps
-        With availableNow, the ends of all logs when the query started.
+    `caps`: with availableNow, the ends of all logs when the query started.
     """
 
     def __init__(self, options: Options, caps: Mapping[TopicPartition, int] | None) -> None:
@@ -51,9 +48,7 @@ class EndBounds:
         1. Ends of logs are looked up. 2. A record comes that is as new. 3. The time is looked up: the answer is that
         record's offset, which is at or after these ends. So no record that is read next is as new.
 
-        Raises
-        ------
-        BrokerError
+        Raises BrokerError.
         """
         if self._ending is None:
             return
@@ -91,10 +86,7 @@ class EndBounds:
 class MinOffsets:
     """Holds micro-batches back that are too small; the first of a run never is.
 
-    Parameters
-    ----------
-    max_delay_ms
-        How long after a batch the next one can be held back.
+    `max_delay_ms`: how long after a batch the next one can be held back.
     """
 
     def __init__(self, max_delay_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -118,11 +110,7 @@ HINT = "; under kafka.isolation.level=read_committed a read ends where the first
 
 def check_ends(ends: Mapping[TopicPartition, int], stable: Mapping[TopicPartition, int]) -> None:
     """Refuse a batch read up to ends beyond the last stable offsets: it would wait for records that may never come.
-
-    Raises
-    ------
-    OptionError
-    """
+    Raises OptionError."""
     for tp, end in sorted(ends.items()):
         if end != LATEST and end > stable.get(tp, end):
             raise OptionError(
@@ -144,11 +132,7 @@ class BeyondLastStable:
     ) -> list[TopicPartition]:
         """Those of `behind`, whose positions `begin` are beyond their last stable offsets, whose logs end before them.
 
-        The others are a warning, once each.
-
-        Raises
-        ------
-        BrokerError
+        The others are a warning, once each. Raises BrokerError.
         """
         ends = client.log_ends(behind) if behind else {}
         lost = sorted(tp for tp in behind if ends.get(tp, begin[tp]) < begin[tp])

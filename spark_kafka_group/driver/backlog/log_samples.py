@@ -182,10 +182,7 @@ class LogSamples:
 def sample_of(records: memoryview, position: int) -> SizeSample | None:
     """Offsets and bytes of record batches, by their headers, as far as these are possible; None if there is none.
 
-    Parameters
-    ----------
-    records
-        Of a response, from the record batch on that has `position`. The last record batch may be cut off.
+    `records`: of a response, from the record batch on that has `position`. The last record batch may be cut off.
     """
     first, following, size, at = position, position, 0, 0
     while len(records) - at >= _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size:

@@ -64,10 +64,7 @@ class LongPoll:
     def start(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
         """Watch these logs from here on; polls that are out for the same ends go on. Without logs nothing will come.
 
-        Parameters
-        ----------
-        looked_at
-            When the ends were looked up, by time.monotonic().
+        `looked_at`: when the ends were looked up, by time.monotonic().
         """
         now = self._clock()
         self._until = float("-inf")

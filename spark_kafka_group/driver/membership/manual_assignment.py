@@ -19,10 +19,7 @@ log = logging.getLogger(__name__)
 class ManualAssignment:
     """Stands where a :class:`Member` stands, with the partitions of option ``assign``; its generation is always -1.
 
-    Parameters
-    ----------
-    query_id
-        The query's id, which distinguishes its own commits from those of others.
+    `query_id` distinguishes the query's own commits from those of others.
     """
 
     def __init__(self, options: Options, group_id: str, query_id: str, events: EventLog) -> None:
@@ -78,14 +75,8 @@ class ManualAssignment:
         return self._generation is not None
 
     def ensure(self, patience_ms: float | None = None) -> Joined:
-        """Look once whether the partitions exist, and whether the user's group is one of consumers.
-
-        Raises
-        ------
-        MembershipError
-            When one of the partitions does not exist, or the group would take no commit.
-        BrokerError
-        """
+        """Look once whether the partitions exist, and whether the user's group is one of consumers. Raises
+        MembershipError when one of the partitions does not exist, or the group would take no commit; BrokerError."""
         if self._generation is not None:
             return Joined.SAME
         missing = self._subscription.missing(self.client.partitions(self._subscription))
@@ -108,12 +99,8 @@ class ManualAssignment:
     def check_may_commit(self) -> None:
         """Before the first commit, refuse a group with members, and warn of offsets that another program committed.
 
-        Two programs without membership overwrite each other's offsets.
-
-        Raises
-        ------
-        MembershipError
-            When the group has members: Kafka would refuse the commit.
+        Two programs without membership overwrite each other's offsets. Raises MembershipError when the group has
+        members: Kafka would refuse the commit.
         """
         if self._checked:
             return

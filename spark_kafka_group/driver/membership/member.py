@@ -37,10 +37,7 @@ LOOK_MS = 500.0
 class Member:
     """This driver's place in the group.
 
-    Parameters
-    ----------
-    static_id
-        group.instance.id: the user's own, or one derived from the query id.
+    `static_id`: group.instance.id: the user's own, or one derived from the query id.
     """
 
     def __init__(
@@ -115,12 +112,7 @@ class Member:
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
     def undisturbed(self) -> bool:
-        """Whether this driver is a member, and no rebalance is under way.
-
-        Raises
-        ------
-        FencedError, MembershipError
-        """
+        """Whether this driver is a member, and no rebalance is under way. Raises FencedError, MembershipError."""
         if self._generation is None:
             return False
         self.client.check_not_fenced()
@@ -129,14 +121,8 @@ class Member:
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
 
-        Parameters
-        ----------
-        patience_ms
-            How long to wait for other members; as long as a consumer does if not given.
-
-        Raises
-        ------
-        FencedError, MembershipError, BrokerError
+        `patience_ms`: how long to wait for other members; as long as a consumer does if not given.
+        Raises FencedError, MembershipError, BrokerError.
         """
         if self._generation is None:
             first = self._join_first(patience_ms)

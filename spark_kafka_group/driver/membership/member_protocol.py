@@ -39,14 +39,8 @@ class Membership(Protocol):
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
 
-        Parameters
-        ----------
-        patience_ms
-            How long to wait for other members; as long as a consumer does if not given.
-
-        Raises
-        ------
-        FencedError, MembershipError, BrokerError
+        `patience_ms`: how long to wait for other members; as long as a consumer does if not given.
+        Raises FencedError, MembershipError, BrokerError.
         """
 
     def next_generation(self) -> Joined:
@@ -74,12 +68,8 @@ class Membership(Protocol):
         """Whether this driver is a member, and no rebalance is under way."""
 
     def check_may_commit(self) -> None:
-        """Refuse, before the first commit, a group in which others would overwrite it.
-
-        Raises
-        ------
-        MembershipError, BrokerError
-        """
+        """Refuse, before the first commit, a group in which others would overwrite it. Raises MembershipError,
+        BrokerError."""
 
     def stop(self) -> None:
         """Leave the group, if this is a member, and close connections."""
@@ -93,16 +83,9 @@ def others_in_group(
 ) -> tuple[str, ...]:
     """Names of the group's members but for this one, asked of its coordinator; none where this one is alone.
 
-    Parameters
-    ----------
-    static_id
-        This member's group.instance.id, if it has one.
-    apart
-        Those of members that are known to read other topics.
-
-    Raises
-    ------
-    BrokerError
+    `static_id`: this member's group.instance.id, if it has one.
+    `apart`: those of members that are known to read other topics.
+    Raises BrokerError.
     """
     if generation.alone:
         return ()

@@ -24,12 +24,10 @@ log = logging.getLogger(__name__)
 class OtherSources:
     """The live sources of one group in one application.
 
-    Parameters
-    ----------
-    directory
-        Shared by the application's reader processes; None where it is not known, and then no other source is seen.
-    query_id, subscription
-        Of this source, for the others. Without membership (``assign``) no other source waits for it.
+    `directory`: shared by the application's reader processes; None where it is not known, and then no other source is
+        seen.
+    `query_id`, `subscription`: of this source, for the others. Without membership (``assign``) no other source waits
+        for it.
     """
 
     def __init__(self, directory: Path | None, group_id: str, query_id: str, subscription: Subscription) -> None:

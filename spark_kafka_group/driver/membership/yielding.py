@@ -38,12 +38,8 @@ log = logging.getLogger(__name__)
 class YieldedBatch:
     """The batch that yielded last, and the partitions that it goes without.
 
-    Attributes
-    ----------
-    yielded
-        Whether the planned batch has yielded to a rebalance that is not over.
-    left_out
-        Positions of partitions that this batch has not read, although the checkpoint says so.
+    `yielded`: whether the planned batch has yielded to a rebalance that is not over.
+    `left_out`: positions of partitions that this batch has not read, although the checkpoint says so.
     """
 
     def __init__(self, committer: Committer, client: GroupClient, query_id: str) -> None:
@@ -82,14 +78,8 @@ class YieldedBatch:
         return self._reduced(batch, gone, generation)
 
     def given_up(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> Batch:
-        """`batch`, without any partition.
-
-        Raises
-        ------
-        CommitTimeoutError, BrokerTimeoutError
-            When brokers do not answer: this is to be called again.
-        CommitError
-            When that cannot be committed: no partition may be left out then.
+        """`batch`, without any partition. Raises CommitTimeoutError, BrokerTimeoutError when brokers do not answer:
+        this is to be called again. Raises CommitError when that cannot be committed: no partition may be left out then.
         """
         if not self._note_without(batch, owned, generation):
             raise CommitError(
@@ -99,12 +89,8 @@ class YieldedBatch:
         return self._reduced(batch, batch.reads_from.keys(), batch.generation)
 
     def begins(self, batch: Batch) -> Batch:
-        """`batch` as it is going to be read: a ``without`` that may be in the group has to be withdrawn first.
-
-        Raises
-        ------
-        CommitError, BrokerError
-        """
+        """`batch` as it is going to be read: a ``without`` that may be in the group has to be withdrawn first. Raises
+        CommitError, BrokerError."""
         unsure = {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}
         try:
             self._withdraw(batch, unsure, batch.generation)

@@ -27,16 +27,8 @@ def looked_up(
 ) -> dict[TopicPartition, int]:
     """`positions` as offsets; those of partitions that do not exist any more are not there.
 
-    Parameters
-    ----------
-    timeless
-        Where no record is as new as a time: ``error``, take ``latest``, or None to leave the partition out.
-
-    Raises
-    ------
-    OptionError
-        When `timeless` is ``error`` and a log has no record as new.
-    BrokerError
+    `timeless`: where no record is as new as a time: ``error``, take ``latest``, or None to leave the partition out.
+    Raises OptionError when `timeless` is ``error`` and a log has no record as new; BrokerError.
     """
     times = {tp: position.ms for tp, position in positions.items() if isinstance(position, AtTime)}
     at_times = client.offsets_at(times)

@@ -41,13 +41,9 @@ def replaced_in(
     name a later generation: a group of the newer protocol that becomes empty, and then one of the classic protocol,
     counts from 1 again.
 
-    Parameters
-    ----------
-    held
-        Latest generation that this process held.
-    noted
-        Latest one in the group's metadata of when it started: where another query has written over it, the batch is
-        not known.
+    `held`: latest generation that this process held.
+    `noted`: latest one in the group's metadata of when it started: where another query has written over it, the batch
+        is not known.
     """
     writers = [writer for group in committed.values() if (writer := writer_of(group.metadata)) is not None]
     own = [w.generation for w in writers if w.query_id == query_id and (w.batch is None or w.batch > batch)]
@@ -101,11 +97,8 @@ def of_later_batches(
 def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], query_id: str, batch: int) -> None:
     """See that the group has no later batch of the query than the checkpoint, which ends with `batch`.
 
-    A sink that writes each batch once takes the batches of an older checkpoint for those that it has written.
-
-    Raises
-    ------
-    OffsetConflictError
+    A sink that writes each batch once takes the batches of an older checkpoint for those that it has written. Raises
+    OffsetConflictError.
     """
     latest = latest_batch(committed, query_id)
     if latest > batch:
@@ -119,24 +112,12 @@ def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], query
 
 @dataclass(frozen=True)
 class Start:
-    """Where a partition starts.
+    """Where a partition starts."""
 
-    Attributes
-    ----------
-    offset
-        An offset, EARLIEST, LATEST or a time.
-    why
-        The rule that decided it, in a few words.
-    commit
-        Whether the group is wrong about this partition, so that `offset` is committed.
-    conflict
-        The disagreement, as text for the log; None without one.
-    """
-
-    offset: Position
-    why: str = field(default="", compare=False)
-    commit: bool = False
-    conflict: str | None = None
+    offset: Position  # an offset, EARLIEST, LATEST or a time
+    why: str = field(default="", compare=False)  # the rule that decided it, in a few words
+    commit: bool = False  # whether the group is wrong about this partition, so that `offset` is committed
+    conflict: str | None = None  # the disagreement, as text for the log; None without one
 
 
 @dataclass(frozen=True)
@@ -159,18 +140,10 @@ class StartRules:
     ) -> dict[TopicPartition, Start]:
         """Starts of partitions that this query has never read.
 
-        Parameters
-        ----------
-        others
-            Ids of the group's other members. The group's offsets are not moved under them: Kafka's own reset refuses,
-            too, while a group has members.
-
-        Raises
-        ------
-        NoOffsetForPartitionError
-            When kafka.auto.offset.reset is ``none`` and the group has committed nothing for some of `tps`.
-        OptionError
-            When the options name partitions, but not all of `tps`.
+        `others`: ids of the group's other members. The group's offsets are not moved under them: Kafka's own reset
+            refuses, too, while a group has members.
+        Raises NoOffsetForPartitionError when kafka.auto.offset.reset is ``none`` and the group has committed nothing
+        for some of `tps`; OptionError when the options name partitions, but not all of `tps`.
         """
         if self.starting.group:
             return self._by_group(tps, committed)
@@ -216,10 +189,7 @@ class StartRules:
         """Starts of partitions that a rebalance brought: where the member before left off, else as for a new query.
 
         Options that name partitions had to name all that existed then: one that they do not name was added later.
-
-        Raises
-        ------
-        NoOffsetForPartitionError
+        Raises NoOffsetForPartitionError.
         """
         starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
         rest = set(tps) - set(starts)
@@ -233,22 +203,12 @@ class StartRules:
 class Checkpoint:
     """Positions in a query's checkpoint, and how far they can be believed.
 
-    Attributes
-    ----------
-    positions
-        Of the partitions in question.
-    query_id
-        The query's id.
-    generation, batch
-        Of the checkpoint's last batch.
-    foreign
-        Whether Spark's own kafka source wrote it: that never commits, so the group's offsets are not newer.
-    untouched
-        Partitions whose offset in the group is the one of when this process last looked or committed: this process
-        has read on since, so its position is newer, also than an offset of others.
-    in_transaction
-        Whether the sink of the last batch commits offsets together with rows: then this query has written no more than
-        its own offset in the group says.
+    `generation`, `batch`: of the checkpoint's last batch.
+    `foreign`: whether Spark's own kafka source wrote it: that never commits, so the group's offsets are not newer.
+    `untouched`: partitions whose offset in the group is the one of when this process last looked or committed: this
+        process has read on since, so its position is newer, also than an offset of others.
+    `in_transaction`: whether the sink of the last batch commits offsets together with rows: then this query has written
+        no more than its own offset in the group says.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -263,13 +223,8 @@ class Checkpoint:
 def restarted(
     checkpoint: Checkpoint, committed: Mapping[TopicPartition, Committed], policy: str
 ) -> dict[TopicPartition, Start]:
-    """Starts of partitions that the checkpoint knows, by option onOffsetConflict.
-
-    Raises
-    ------
-    OffsetConflictError
-        When `policy` is ``fail`` and they differ for more than a commit of this query's own that is missing.
-    """
+    """Starts of partitions that the checkpoint knows, by option onOffsetConflict. Raises OffsetConflictError when
+    `policy` is ``fail`` and they differ for more than a commit of this query's own that is missing."""
     starts: dict[TopicPartition, Start] = {}
     conflicts: list[str] = []
     for tp, offset in checkpoint.positions.items():

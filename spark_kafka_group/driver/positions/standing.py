@@ -116,11 +116,8 @@ class Standing:
     def after(cls, first: GroupOffset, joins: bool = True) -> Standing:
         """By the first offset that Spark shows, which is the checkpoint's.
 
-        Parameters
-        ----------
-        joins
-            Whether the query is a member of its group. Before its first join it plans batches without data only, under
-            no generation: their positions are still those of Spark's own source, if there are any.
+        `joins`: whether the query is a member of its group. Before its first join it plans batches without data only,
+            under no generation: their positions are still those of Spark's own source, if there are any.
         """
         not_joined = joins and first.group_id is None and first.generation < 0
         before_joining = not_joined and bool(first.positions) and not first.topic_ids
@@ -178,10 +175,7 @@ class Standing:
     ) -> None:
         """Take these starts, to which the group has agreed, except those with `newer` commits: these are decided again.
 
-        Parameters
-        ----------
-        moved
-            All positions that differ from `proven` from now on.
+        `moved`: all positions that differ from `proven` from now on.
         """
         self.moved = dict(moved)
         self.positioned |= offsets.keys() - newer

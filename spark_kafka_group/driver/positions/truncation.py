@@ -32,20 +32,12 @@ log = logging.getLogger(__name__)
 class Look:
     """Ends of logs, and whether the positions from which they are read on are still in them.
 
-    Attributes
-    ----------
-    ends
-        Of partitions that exist.
-    epochs
-        Of leaders in whose logs the positions are, or will be when they have been moved.
-    diverged
-        Where logs diverge from those that the positions were in, of positions beyond that.
-    behind
-        Partitions whose logs end before their positions, where brokers do not know at which offset they diverge.
-    replaced
-        Partitions whose leaders are of earlier epochs than their positions: the log is another one.
-    unsettled
-        Partitions whose leaders changed during the look.
+    `ends`: of partitions that exist.
+    `epochs`: of leaders in whose logs the positions are, or will be when they have been moved.
+    `diverged`: where logs diverge from those that the positions were in, of positions beyond that.
+    `behind`: partitions whose logs end before their positions, where brokers do not know at which offset they diverge.
+    `replaced`: partitions whose leaders are of earlier epochs than their positions: the log is another one.
+    `unsettled`: partitions whose leaders changed during the look.
     """
 
     ends: dict[TopicPartition, int]
@@ -74,14 +66,8 @@ def look(
 ) -> Look:
     """Look up the ends of logs; asks for those of leader epochs only where one has changed since it was `known`.
 
-    Parameters
-    ----------
-    led_only
-        Leave out partitions that have no leader.
-
-    Raises
-    ------
-    BrokerError
+    `led_only`: leave out partitions that have no leader.
+    Raises BrokerError.
     """
     ends = client.end_offsets(positions, led_only)
     now = client.leader_epochs(ends)
@@ -93,11 +79,7 @@ def look(
 
 def settled(client: LogClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
     """As :func:`look`, after partitions have been doubted whose leaders are being elected, or seem to be of before.
-
-    Raises
-    ------
-    BrokerError
-    """
+    Raises BrokerError."""
 
     def another() -> Look:
         looked = look(client, positions, known)
@@ -117,12 +99,8 @@ def judged(
 ) -> Look:
     """Judge `positions` by these ends.
 
-    Parameters
-    ----------
-    now, known
-        Epochs of the leaders that answered, and of those in whose logs the positions were.
-    epoch_ends
-        Where the `known` epochs end in the logs of leaders of later ones; None where they do not know.
+    `now`, `known`: epochs of the leaders that answered, and of those in whose logs the positions were.
+    `epoch_ends`: where the `known` epochs end in the logs of leaders of later ones; None where they do not know.
     """
     replaced = {tp for tp in now if known.get(tp, now[tp]) > now[tp]}
     unanswered = {tp for tp in now if known.get(tp, now[tp]) < now[tp]} - epoch_ends.keys()
@@ -176,10 +154,7 @@ class LeaderEpochs:
 
         Where both agree, the later epoch holds: the member that committed under it was at this position in that log.
 
-        Parameters
-        ----------
-        recreated
-            Whether the partition's topic was recreated: the checkpoint's epoch is about another log.
+        `recreated`: whether the partition's topic was recreated: the checkpoint's epoch is about another log.
         """
         kept = checkpoint.left | checkpoint.positions
         for tp, position in positions.items():
@@ -227,17 +202,9 @@ class DataLoss:
     def report(self, condition: str, problem: str, lost: int = 0) -> None:
         """Stop the query, or log and count the loss.
 
-        Parameters
-        ----------
-        condition
-            Spark's name for it.
-        lost
-            How many offsets; 0 where that cannot be known.
-
-        Raises
-        ------
-        DataLossError
-            When failOnDataLoss is true.
+        `condition`: Spark's name for it.
+        `lost`: how many offsets; 0 where that cannot be known.
+        Raises DataLossError when failOnDataLoss is true.
         """
         if self.fail:
             raise DataLossError(condition, f"{problem}. {STOP_OR_GO_ON}")

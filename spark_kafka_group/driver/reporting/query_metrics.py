@@ -14,26 +14,15 @@ from spark_kafka_group.wire.reactions import Request
 class Metrics:
     """Counts and times in the query's progress, since its process started.
 
-    Attributes
-    ----------
-    rebalances
-        Generations that the group, and not this query, asked for.
-    rebalance
-        How long they took, from giving partitions back to the new assignment.
-    lost
-        How often membership was lost.
-    commit
-        Commits that this process made and that succeeded, with retries.
-    failed_commits
-        Those that did not.
-    offset_conflicts
-        Partitions for which checkpoint and group disagreed.
-    hook_errors
-        Exceptions of the user's hooks.
-    data_losses
-        How often data were gone, with failOnDataLoss=false.
-    offsets_lost
-        How many offsets that were, as far as it can be known.
+    `rebalances`: generations that the group, and not this query, asked for.
+    `rebalance`: how long they took, from giving partitions back to the new assignment.
+    `lost`: how often membership was lost.
+    `commit`: commits that this process made and that succeeded, with retries.
+    `failed_commits`: those that did not.
+    `offset_conflicts`: partitions for which checkpoint and group disagreed.
+    `hook_errors`: exceptions of the user's hooks.
+    `data_losses`: how often data were gone, with failOnDataLoss=false.
+    `offsets_lost`: how many offsets that were, as far as it can be known.
     """
 
     rebalances: int = 0
@@ -51,14 +40,9 @@ class Metrics:
     ) -> dict[str, float | None]:
         """By their names in the progress; None for an event that has not happened, or not lately.
 
-        Parameters
-        ----------
-        requests
-            Requests that the coordinator answered without an error.
-        failed_rebalances
-            Joins that it refused.
-        now_s, now_ms
-            Now, by the clock of the timings and by that of the wall.
+        `requests`: requests that the coordinator answered without an error.
+        `failed_rebalances`: joins that it refused.
+        `now_s`, `now_ms`: now, by the clock of the timings and by that of the wall.
         """
         join, sync, beat = (requests[request] for request in (Request.JOIN, Request.SYNC, Request.HEARTBEAT))
 

@@ -30,13 +30,9 @@ log = logging.getLogger(__name__)
 class PausedPartitions:
     """Partitions of which nothing is read for now.
 
-    Parameters
-    ----------
-    always
-        Those of option pausePartitions.
-    path
-        File of option pauseFile. While it does not exist it names none; a file that cannot be read is a warning, and
-        the partitions that it named before stay paused.
+    `always`: those of option pausePartitions.
+    `path`: file of option pauseFile. While it does not exist it names none; a file that cannot be read is a warning,
+        and the partitions that it named before stay paused.
     """
 
     def __init__(self, always: frozenset[TopicPartition], path: str | None) -> None:
@@ -81,16 +77,9 @@ def go_back(
 ) -> dict[TopicPartition, int]:
     """New positions of partitions whose logs have lost their ends, in the group too.
 
-    Parameters
-    ----------
-    begin
-        Positions of the partitions that `found` suspects.
-    ends_before
-        Ends of the logs as looked up before that.
-
-    Raises
-    ------
-    DataLossError, MembershipLostError, CommitError, BrokerError
+    `begin`: positions of the partitions that `found` suspects.
+    `ends_before`: ends of the logs as looked up before that.
+    Raises DataLossError, MembershipLostError, CommitError, BrokerError.
     """
     standing, committer = query.standing, query.committer
     back = {}
@@ -110,12 +99,7 @@ def go_back(
 
 
 def skip_expired(query: Query, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """New positions of partitions whose next records have expired.
-
-    Raises
-    ------
-    DataLossError, BrokerError
-    """
+    """New positions of partitions whose next records have expired. Raises DataLossError, BrokerError."""
     first = query.client.beginning_offsets(begin)
     skipped = {}
     for tp in sorted(tp for tp, offset in first.items() if offset > begin[tp]):
@@ -141,18 +125,11 @@ ENDS_HOLD_S = 1.0
 class Backlog:
     """Looks up the ends of the owned partitions' logs, and cuts the ranges up to them to those that may be read now.
 
-    Attributes
-    ----------
-    ends
-        Ends of these logs as last looked up. Emptied when positions are taken, but for partitions without a leader.
-    looked_up_at
-        When that was, by time.monotonic(); None before the first look.
-    ages
-        When these ends were where, by time.monotonic().
-    bounds
-        Where reading ends before the logs do.
-    leaderless
-        Partitions that the last look left out as they had no leader. `ends` has their ends of before.
+    `ends`: ends of these logs as last looked up. Emptied when positions are taken, but for partitions without a leader.
+    `looked_up_at`: when that was, by time.monotonic(); None before the first look.
+    `ages`: when these ends were where, by time.monotonic().
+    `bounds`: where reading ends before the logs do.
+    `leaderless`: partitions that the last look left out as they had no leader. `ends` has their ends of before.
     """
 
     def __init__(self, query: Query, caps: Mapping[TopicPartition, int] | None) -> None:
@@ -175,11 +152,8 @@ class Backlog:
 
         A partition without a leader has none; a query with availableNow waits for the leader.
 
-        None when topics turned out to have been recreated, so that positions have to be taken again.
-
-        Raises
-        ------
-        DataLossError, MembershipLostError, CommitError, BrokerError
+        None when topics turned out to have been recreated, so that positions have to be taken again. Raises
+        DataLossError, MembershipLostError, CommitError, BrokerError.
         """
         query, standing = self._query, self._query.standing
         paused = self._paused.partitions()

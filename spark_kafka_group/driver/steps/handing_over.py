@@ -28,12 +28,8 @@ def hand_over(query: Query) -> bool:
     3. That member finds no committed offset, starts at its own kafka.auto.offset.reset, ``latest``, and misses them.
 
     With offset 10 committed between 2 and 3, under the old generation, which the coordinator still accepts, the other
-    member starts there.
-
-    Raises
-    ------
-    CommitTimeoutError, BrokerTimeoutError
-        When brokers do not answer: the rebalance has to wait, as long as the group does.
+    member starts there. Raises CommitTimeoutError, BrokerTimeoutError when brokers do not answer: the rebalance has to
+    wait, as long as the group does.
     """
     return _handed_over(query, _missing_in_group(query))
 
@@ -42,11 +38,7 @@ def set_right(query: Query) -> None:
     """Set back offsets that were disputed before Spark logged a batch, also of partitions that it does not read.
 
     And set those right that the user had no right to see when positions were taken, once a commit has gone through.
-
-    Raises
-    ------
-    CommitTimeoutError, BrokerError
-        When brokers do not answer: this is to be called again.
+    Raises CommitTimeoutError, BrokerError when brokers do not answer: this is to be called again.
     """
     standing, in_group = query.standing, query.committer.in_group
     wrong = standing.to_set_right

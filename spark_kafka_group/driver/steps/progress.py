@@ -40,22 +40,13 @@ MEANINGS = {
 class Progress:
     """A query at one trigger, its micro-batch planned.
 
-    Attributes
-    ----------
-    strategy
-        What assigned the partitions.
-    starts
-        Where each owned partition stands before that batch.
-    positions
-        Where it stands when the batch has succeeded.
-    ends
-        Ends of the logs of owned partitions, as last looked up.
-    committed
-        What the group has, of owned partitions.
-    since_ms
-        Of partitions that are behind: when the record at their position was appended, as far as known.
-    now_ms
-        The moment of all this.
+    `strategy`: what assigned the partitions.
+    `starts`: where each owned partition stands before that batch.
+    `positions`: where it stands when the batch has succeeded.
+    `ends`: ends of the logs of owned partitions, as last looked up.
+    `committed`: what the group has, of owned partitions.
+    `since_ms`: of partitions that are behind: when the record at their position was appended, as far as known.
+    `now_ms`: the moment of all this.
     """
 
     group_id: str

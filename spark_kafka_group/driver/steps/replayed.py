@@ -18,23 +18,16 @@ log = logging.getLogger(__name__)
 
 
 def readable(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
-    """The `ranges` of the batch that ends at `end`, as far as they can still be read.
-
-    Raises
-    ------
-    DataLossError, BrokerError
-    """
+    """The `ranges` of the batch that ends at `end`, as far as they can still be read. Raises DataLossError,
+    BrokerError."""
     return _not_truncated(query, _not_deleted(query, ranges, end), end)
 
 
 def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> frozenset[TopicPartition]:
     """Partitions of the batch in which others have gone on, or may: they are read again, and not committed.
 
-    No other member owns a partition while this query is alone in the group, even if it has left the topic.
-
-    Raises
-    ------
-    BrokerError
+    No other member owns a partition while this query is alone in the group, even if it has left the topic. Raises
+    BrokerError.
     """
     generation = query.generation
     committed = query.client.committed([r.tp for r in ranges])
@@ -55,10 +48,7 @@ def refuse_in_another_group(query: Query, end: GroupOffset) -> None:
     """See that a batch that the sink has not decided runs in the group in which it was planned.
 
     The checkpoint names that group. So no later run would know that the offsets of another one say what is written.
-
-    Raises
-    ------
-    OptionError
+    Raises OptionError.
     """
     if end.group_id not in (None, query.group_id):
         before = printable(str(end.group_id))
@@ -76,9 +66,7 @@ def refuse_without_transactional_id(end: GroupOffset) -> None:
     logs that. 2. The batch is run again, reads that partition too, and would commit it. 3. The sink, which has decided
     the batch, drops its rows.
 
-    Raises
-    ------
-    OptionError
+    Raises OptionError.
     """
     if end.in_transaction:
         raise OptionError(
@@ -102,21 +90,10 @@ def written_and_left(
     batch is decided, and its process dies. 2. Others read on in all of its partitions. 3. Then the group has no sign of
     it any more.
 
-    Parameters
-    ----------
-    joined
-        Whether this is a member of the group; else it owns nothing.
-    decided
-        What the sink has decided of the batch; None where nothing is known of that.
-
-    Returns
-    -------
-    tuple
-        Partitions to be read again whose offsets are in the group already, and positions of those not to be read.
-
-    Raises
-    ------
-    OffsetConflictError, BrokerError
+    `joined`: whether this is a member of the group; else it owns nothing.
+    `decided`: what the sink has decided of the batch; None where nothing is known of that.
+    Returns partitions to be read again whose offsets are in the group already, and positions of those not to be read.
+    Raises OffsetConflictError, BrokerError.
     """
     committed = query.client.committed([r.tp for r in ranges])
     rules.refuse_older_checkpoint(committed, query.query_id, end.batch)

@@ -34,9 +34,7 @@ class Settling:
            accepts: it waits for this member to join.
         3. Only then this member joins, and its partitions may go to others, who start at these commits.
 
-        Raises
-        ------
-        FencedError, MembershipError, CommitTimeoutError, BrokerError
+        Raises FencedError, MembershipError, CommitTimeoutError, BrokerError.
         """
         member = self._query.member
         if member.asked_to_rejoin():

@@ -52,15 +52,8 @@ NOBODY, UNKNOWN_GENERATION = "", -1
 class SinkTransaction:
     """Publishes the offsets of the batch that runs.
 
-    Parameters
-    ----------
-    directory
-        Shared by the processes of this application.
-
-    Raises
-    ------
-    MembershipError
-        By everything below, where the directory cannot be written, or another query has the same id.
+    `directory`: shared by the processes of this application.
+    Raises MembershipError by everything below, where the directory cannot be written, or another query has the same id.
     """
 
     def __init__(self, query: Query, transactional_id: str, directory: Path | None) -> None:
@@ -102,19 +95,9 @@ class SinkTransaction:
         ended. 3. The next write of the sink would abort it, but Spark asks the source first, which would wait for the
         transaction's timeout.
 
-        Parameters
-        ----------
-        batch
-            This source's number of it.
-
-        Returns
-        -------
-        SourceBatch
-            None where it has decided nothing of this batch, or nothing is known of it.
-
-        Raises
-        ------
-        BrokerError, TransactionError
+        `batch`: this source's number of it.
+        Returns None where it has decided nothing of this batch, or nothing is known of it.
+        Raises BrokerError, TransactionError.
         """
         from spark_kafka_group.transactions.finishing import last_decision
         from spark_kafka_group.wire.transactions.decision_log import DecisionLog
@@ -133,12 +116,8 @@ class SinkTransaction:
 
         Of a batch that goes without all of its partitions, that is said, too: 1. The batch is decided, as it has rows
         of another source, and the process dies. 2. The partitions come back. 3. The batch is run again, and would read
-        them into Spark's state, beside the later batch that writes their rows.
-
-        Raises
-        ------
-        MembershipLostError
-            When its generation is over.
+        them into Spark's state, beside the later batch that writes their rows. Raises MembershipLostError when its
+        generation is over.
         """
         own, query = self._own, self._query
         if not batch.replayed:

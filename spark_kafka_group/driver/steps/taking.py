@@ -38,16 +38,9 @@ class Taking:
         self._rules = rules.StartRules(starting, reading.auto_offset_reset or "latest", reading.retry_delays_ms)
 
     def take_positions(self) -> None:
-        """Decide where owned partitions start that have no position; each step may be made again after an error.
-
-        Raises
-        ------
-        FencedError
-            When another process has taken this query's place.
-        NoOffsetForPartitionError, OffsetConflictError, OptionError, DataLossError
-            When no start can be decided.
-        MembershipLostError, CommitError, BrokerError
-        """
+        """Decide where owned partitions start that have no position; each step may be made again after an error. Raises
+        FencedError when another process has taken this query's place; NoOffsetForPartitionError, OffsetConflictError,
+        OptionError, DataLossError when no start can be decided; MembershipLostError, CommitError, BrokerError."""
         self._drop_deleted_moves()
         self._note_topic_changes()
         missing = self._query.generation.assignment - self._standing.positioned - self._standing.deleted

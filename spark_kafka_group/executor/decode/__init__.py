@@ -19,13 +19,8 @@ _warned = False
 
 
 def load(name: str) -> Decoder:
-    """The twin that option ``decoder`` names: a module with ``RecordBatchBuilder`` and ``scan``.
-
-    Raises
-    ------
-    OptionError
-        When the compiled twin is asked for by name and was not built.
-    """
+    """The twin that option ``decoder`` names: a module with ``RecordBatchBuilder`` and ``scan``. Raises OptionError
+    when the compiled twin is asked for by name and was not built."""
     if name == "python":
         return _python()
     try:

@@ -28,13 +28,8 @@ _snappy = pa.Codec("snappy")
 
 
 def unpack(codec: int, packed: memoryview, limit: int) -> Buffer:
-    """The bytes that `packed` holds, at most `limit` of them.
-
-    Raises
-    ------
-    MalformedError
-        When `packed` is not of that codec, is cut off, or holds more than `limit` bytes.
-    """
+    """The bytes that `packed` holds, at most `limit` of them. Raises MalformedError when `packed` is not of that codec,
+    is cut off, or holds more than `limit` bytes."""
     try:
         if codec == GZIP:
             return _gunzip(packed, limit)

@@ -59,13 +59,8 @@ class LegacyMessages:
         self._start, self._end = start, end
 
     def append_to(self, builder: RecordBatchBuilder) -> bool:
-        """Add rows until the builder is full; whether these were all.
-
-        Raises
-        ------
-        CorruptRecordError, ReadError
-            As :meth:`RecordBatchBuilder.append`.
-        """
+        """Add rows until the builder is full; whether these were all. Raises CorruptRecordError, ReadError as
+        :meth:`RecordBatchBuilder.append`."""
         try:
             for at, row, is_last in self._rows:
                 if self._start <= at < self._end:
@@ -93,17 +88,10 @@ def append_message(
 ) -> LegacyMessages | None:
     """Add the rows of one message, which may wrap others, with ``start <= offset < end``.
 
-    Parameters
-    ----------
-    entry
-        Offset, length and message; the caller has checked length and magic.
-    reached
-        First offset the caller has not read: where a compressed message begins is known only once it is unpacked.
-
-    Returns
-    -------
-    Messages or None
-        Those inside that are left when the builder was full before the last of them.
+    `entry`: offset, length and message; the caller has checked length and magic.
+    `reached`: first offset the caller has not read: where a compressed message begins is known only once it is
+        unpacked.
+    Returns those inside that are left when the builder was full before the last of them.
     """
     offset, _ = _ENTRY.unpack_from(entry)
     compressed = bool(entry[_ENTRY.size + _HEAD.size - 1] & _CODEC_MASK)

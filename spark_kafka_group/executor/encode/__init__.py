@@ -26,13 +26,8 @@ _warned = False
 
 
 def load(name: str) -> Encoder:
-    """The twin that option ``encoder`` names.
-
-    Raises
-    ------
-    OptionError
-        When the compiled twin is asked for by name and was not built.
-    """
+    """The twin that option ``encoder`` names. Raises OptionError when the compiled twin is asked for by name and was
+    not built."""
     if name == "python":
         return _python()
     try:

@@ -86,10 +86,7 @@ def hidden(
 def impossible(scan: Scan, tp: TopicPartition, records: memoryview, position: int, largest: int) -> str | None:
     """Why no record batch can begin at a byte; None if one may that is cut off, or there are too few bytes to tell.
 
-    Parameters
-    ----------
-    largest
-        Most bytes that a record batch may have.
+    `largest`: most bytes that a record batch may have.
     """
     if len(records) - position < _FRAME.size:
         return None
@@ -108,10 +105,7 @@ def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame
 
     Otherwise its length and its last offset in the header may be damaged.
 
-    Parameters
-    ----------
-    largest
-        Most bytes that a record batch may have.
+    `largest`: most bytes that a record batch may have.
     """
     if len(records) - batch.end < _FRAME.size:
         return False
@@ -144,12 +138,8 @@ def leading_to(
     A record batch is known to begin at `target`, so the link is no accident: bytes of a value that look like a record
     batch, as in a dead-letter topic, do not lead to one.
 
-    Parameters
-    ----------
-    first
-        Least offset it may have.
-    intact
-        Whether the bytes of a record batch are undamaged, which that one has to be.
+    `first`: least offset it may have.
+    `intact`: whether the bytes of a record batch are undamaged, which that one has to be.
     """
     between = bytes(records[position:target])
     (next_offset,) = _OFFSET.unpack_from(records, target)

@@ -49,22 +49,13 @@ _LENGTH_AT = 8  # within a record batch; the bytes that it counts follow
 class Fetcher:
     """Reads some ranges from the leaders of their partitions.
 
-    Parameters
-    ----------
-    scan
-        Finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
-    stalled_after_s
-        Without a new record for this long, reading fails; Spark then tries the task again.
-    outage
-        Waits for brokers that are away, and this time does not count; None where it does.
-    largest
-        Most bytes that a record batch may have.
-    epochs
-        Epochs of the leaders in whose logs the ranges are; a partition without one is read from any leader.
-    topic_ids
-        Ids of the topics in whose logs the ranges are; one without an id is read whatever its id is now.
-    nearest
-        Replicas to read from instead of leaders; None to read from leaders only.
+    `scan`: finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
+    `stalled_after_s`: without a new record for this long, reading fails; Spark then tries the task again.
+    `outage`: waits for brokers that are away, and this time does not count; None where it does.
+    `largest`: most bytes that a record batch may have.
+    `epochs`: epochs of the leaders in whose logs the ranges are; a partition without one is read from any leader.
+    `topic_ids`: ids of the topics in whose logs the ranges are; one without an id is read whatever its id is now.
+    `nearest`: replicas to read from instead of leaders; None to read from leaders only.
     """
 
     def __init__(
@@ -108,14 +99,8 @@ class Fetcher:
         self._error: ReadError | None = None
 
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks, those of a partition in offset order.
-
-        Raises
-        ------
-        ReadError
-            When a partition cannot be read; chunks before that have been handed out.
-        BrokerError
-            When brokers cannot be reached, or nothing comes any more.
+        """All chunks, those of a partition in offset order. Raises ReadError when a partition cannot be read; chunks
+        before that have been handed out. Raises BrokerError when brokers cannot be reached, or nothing comes any more.
         """
         try:
             while self._positions:
@@ -137,12 +122,8 @@ class Fetcher:
     def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
         """Go on with a partition at a position that is not the end of its chunks so far.
 
-        Parameters
-        ----------
-        position
-            Offset to ask for.
-        start
-            Offset of the first wanted row from there on; from the end of the partition's range on no more is read.
+        `position`: offset to ask for.
+        `start`: offset of the first wanted row from there on; from the end of the partition's range on no more is read.
         """
         self._positions.pop(tp, None)
         self._starts.pop(tp, None)
@@ -159,13 +140,8 @@ class Fetcher:
         self.go_on(tp, position, position)
 
     def wait_on(self, chunk: Chunk) -> None:
-        """Ask again for an offset about which a broker is silent.
-
-        Raises
-        ------
-        BrokerTimeoutError
-            When nothing has come for too long.
-        """
+        """Ask again for an offset about which a broker is silent. Raises BrokerTimeoutError when nothing has come for
+        too long."""
         self._positions[chunk.tp] = chunk.asked
         if chunk.start != chunk.asked:
             self._starts[chunk.tp] = chunk.start

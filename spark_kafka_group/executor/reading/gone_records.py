@@ -22,13 +22,9 @@ class GoneRecords:
 
     Each method that finds records gone raises an OffsetOutOfRangeError, or warns if failOnDataLoss is false.
 
-    Parameters
-    ----------
-    positions, ends
-        The caller's next offset and its end of each range. They change here; a range without records left has no
-        position.
-    stall
-        The time without records. It starts again behind a gap.
+    `positions`, `ends`: the caller's next offset and its end of each range. They change here; a range without records
+        left has no position.
+    `stall`: the time without records. It starts again behind a gap.
     """
 
     def __init__(
@@ -104,13 +100,7 @@ class GoneRecords:
         self._ends_since.pop(tp, None)
 
     def skip(self, tp: TopicPartition, go_on_at: int, problem: str) -> None:
-        """The records before `go_on_at` are gone.
-
-        Raises
-        ------
-        OffsetOutOfRangeError
-            Unless failOnDataLoss is false.
-        """
+        """The records before `go_on_at` are gone. Raises OffsetOutOfRangeError unless failOnDataLoss is false."""
         position, end = self._positions[tp], self._ends[tp]
         go_on_at = min(go_on_at, end)
         cause = "retention, or the topic was deleted"

@@ -24,13 +24,9 @@ MOST_ROWS, MOST_BYTES = 1000, 1024 * 1024
 class OutputRow(NamedTuple):
     """A record for a topic.
 
-    Attributes
-    ----------
-    partition
-        That the topic must have; None leaves it to the key.
-    origin_partition
-        Instead: where the record was in another topic. It goes to the partition of that number, modulo how many this
-        topic has.
+    `partition`: that the topic must have; None leaves it to the key.
+    `origin_partition`: instead: where the record was in another topic. It goes to the partition of that number, modulo
+        how many this topic has.
     """
 
     topic: str

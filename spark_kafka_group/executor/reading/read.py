@@ -41,14 +41,9 @@ def brokers_for(options: Options) -> Brokers:
 
 
 def consumed(batches: Iterable[pa.RecordBatch], named: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The results of the interceptors for `batches`, called in the order of their names.
-
-    Raises
-    ------
-    InterceptorError
-        When one raises, or gives back something of another schema. The task fails: rows that an interceptor was to
-        change, or to hide, do not get through unchanged, and nothing is committed.
-    """
+    """The results of the interceptors for `batches`, called in the order of their names. Raises InterceptorError when
+    one raises, or gives back something of another schema. The task fails: rows that an interceptor was to change, or to
+    hide, do not get through unchanged, and nothing is committed."""
     made = [user_classes.make("interceptors", name, (), INTERCEPTOR_METHODS) for name in named]
     hooks = [interceptor.on_consume for interceptor in made if callable(getattr(interceptor, "on_consume", None))]
     for batch in batches:
@@ -83,18 +78,10 @@ ARROW_BATCH_BYTES = 4 * 1024 * 1024
 def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:
     """Records of the task's ranges after the interceptors; small partitions share a RecordBatch.
 
-    Parameters
-    ----------
-    outlives
-        Whether the task waits for brokers that are away, as streams do, up to maxBrokerOutage if that is set; else up
-        to kafkaConsumer.pollTimeoutMs.
-
-    Raises
-    ------
-    ReadError
-        Naming topic, partition and offset; rows before that offset have been yielded. A CorruptRecordError only with
-        onCorruptRecord=fail.
-    BrokerError, InterceptorError
+    `outlives`: whether the task waits for brokers that are away, as streams do, up to maxBrokerOutage if that is set;
+        else up to kafkaConsumer.pollTimeoutMs.
+    Raises ReadError naming topic, partition and offset; rows before that offset have been yielded. A CorruptRecordError
+    only with onCorruptRecord=fail. Raises BrokerError, InterceptorError.
     """
     brokers = brokers_for(options)
     brokers.speak(not outlives)  # a task that waits warns of outages itself
@@ -111,12 +98,8 @@ def records(
 ) -> Iterator[pa.RecordBatch]:
     """As :func:`read`, before interceptors.
 
-    Parameters
-    ----------
-    others
-        Makes connections for the search behind a record batch that cannot be read.
-    outage
-        Waits for brokers that are away; None where that is an error once reading stalls.
+    `others`: makes connections for the search behind a record batch that cannot be read.
+    `outage`: waits for brokers that are away; None where that is an error once reading stalls.
     """
     twin = decode.load(options.reading.decoder)
     largest = max(LARGEST_BATCH, options.fetching.max_bytes)

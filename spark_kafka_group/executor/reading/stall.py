@@ -15,17 +15,9 @@ class Stall:
     A partition that was away begins again when it is back. The outages of others do not count for it, and do not let it
     begin again: a leader that is away ever so often would have the task wait for a stalled partition without end.
 
-    Parameters
-    ----------
-    limit_s
-        Without a new record for this long, reading fails.
-    outage
-        While it lasts, brokers are away, and the time does not count; None where it does.
-
-    Attributes
-    ----------
-    problem
-        Why the last request brought no records.
+    `limit_s`: without a new record for this long, reading fails.
+    `outage`: while it lasts, brokers are away, and the time does not count; None where it does.
+    `problem`: why the last request brought no records.
     """
 
     def __init__(self, limit_s: float, clock: Callable[[], float], outage: TaskOutage | None) -> None:
@@ -49,13 +41,8 @@ class Stall:
         return self._clock() - since >= self.limit_s
 
     def check(self, positions: Mapping[TopicPartition, int]) -> None:
-        """End the reading if nothing has come for too long.
-
-        Raises
-        ------
-        BrokerTimeoutError
-            With the offsets that are waited for.
-        """
+        """End the reading if nothing has come for too long. Raises BrokerTimeoutError with the offsets that are waited
+        for."""
         stalled = sorted(tp for tp in positions if self.is_over_limit(tp))
         if not stalled:
             return

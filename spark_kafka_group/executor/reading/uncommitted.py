@@ -23,10 +23,7 @@ class Uncommitted:
     """Partitions of one task whose next records are in the log and may not be sent. Where there is an `outage`, the
     brokers of their other replicas count as away.
 
-    Parameters
-    ----------
-    epochs
-        Those of the leaders that are read.
+    `epochs`: those of the leaders that are read.
     """
 
     def __init__(
@@ -58,13 +55,8 @@ class Uncommitted:
 
     def are_lost(self, tp: TopicPartition, position: int, committed: int) -> bool:
         """Whether a log that ends at `committed`, before the position, as its leader says for a while, has no records
-        behind it. If it has, or if that is not known now, they are waited for.
-
-        Raises
-        ------
-        BrokerTimeoutError
-            When brokers have been away for longer than maxBrokerOutage.
-        """
+        behind it. If it has, or if that is not known now, they are waited for. Raises BrokerTimeoutError when brokers
+        have been away for longer than maxBrokerOutage."""
         if tp not in self._known:
             end = self._written_end(tp, position)
             if end is None:

@@ -25,13 +25,8 @@ _NONE = NO_PARTITION.to_bytes(4, "little", signed=True)  # all bits are set, so 
 
 
 def rows_of_topics(encoder: Encoder, topics: pa.Array) -> Iterator[tuple[str, Buffer | None]]:
-    """Each topic of a column and the places of its rows, as int32; None for all rows.
-
-    Raises
-    ------
-    UnwritableRowError
-        When a row has no topic, or one that Kafka does not take.
-    """
+    """Each topic of a column and the places of its rows, as int32; None for all rows. Raises UnwritableRowError when a
+    row has no topic, or one that Kafka does not take."""
     if topics.null_count:
         raise UnwritableRowError(
             "a row has no topic, as its column topic is null: give each row one, or set option topic"
@@ -58,14 +53,9 @@ def _topic_name(raw: bytes) -> str:
 class TopicDestinations:
     """Partitions for the rows of one topic.
 
-    Parameters
-    ----------
-    leaders
-        Node id of the leader of each partition; None for one without a leader.
-    batch_size
-        Rows without a key share a partition for so many bytes, and at most for SHARED_BYTES.
-    choose
-        Of several partitions one.
+    `leaders`: node id of the leader of each partition; None for one without a leader.
+    `batch_size`: rows without a key share a partition for so many bytes, and at most for SHARED_BYTES.
+    `choose`: of several partitions one.
     """
 
     def __init__(
@@ -130,15 +120,8 @@ class TopicDestinations:
     def named(self, given: pa.Array | None, origin: pa.Array | None) -> pa.Array | None:
         """The partitions that columns name: `given`, and where that is null, `origin` modulo their number.
 
-        Parameters
-        ----------
-        origin
-            The column `originPartition`: where the rows' records were in topics that may have more partitions.
-
-        Raises
-        ------
-        WriteError
-            When one in `origin` is negative.
+        `origin`: the column `originPartition`: where the rows' records were in topics that may have more partitions.
+        Raises WriteError when one in `origin` is negative.
         """
         if origin is None or origin.null_count == len(origin):
             return given
@@ -174,14 +157,9 @@ class TopicDestinations:
     ) -> Iterator[tuple[int, Buffer]]:
         """Partitions of rows, each with the places of its rows; NO_PARTITION for those that share.
 
-        Parameters
-        ----------
-        indices
-            Places of the topic's rows; None for all.
-        given
-            As of :meth:`named`; all its numbers are partitions of the topic.
-        by_key
-            Whether a key chooses a partition.
+        `indices`: places of the topic's rows; None for all.
+        `given`: as of :meth:`named`; all its numbers are partitions of the topic.
+        `by_key`: whether a key chooses a partition.
         """
         count = rows.count if indices is None else len(memoryview(indices).cast("B")) // 4
         of_keys: Buffer = encoder.partitions_of_keys(rows, indices, self.count) if by_key else _NONE * count

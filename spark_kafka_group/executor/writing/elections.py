@@ -17,22 +17,12 @@ from spark_kafka_group.wire.reactions import Reaction
 
 
 class Elected(NamedTuple):
-    """A leader's answer about the planned epoch.
-
-    Attributes
-    ----------
-    planned
-        The epoch under which the records were planned.
-    current
-        The leader's own, or -1.
-    end
-        Where the planned epoch ends in its log; None where it does not know.
-    """
+    """A leader's answer about the planned epoch."""
 
     tp: TopicPartition
-    planned: int
-    current: int
-    end: int | None
+    planned: int  # the epoch under which the records were planned
+    current: int  # the leader's own, or -1
+    end: int | None  # where the planned epoch ends in its log; None where it does not know
 
     @property
     def replaced(self) -> bool:
@@ -48,12 +38,8 @@ class Elected(NamedTuple):
 class Elections:
     """Leaders that are to be asked about their logs.
 
-    Parameters
-    ----------
-    epochs
-        Under which the records were planned.
-    doubted_for_s
-        How long a leader of an earlier epoch may be one that a broker does not know to be replaced.
+    `epochs`: under which the records were planned.
+    `doubted_for_s`: how long a leader of an earlier epoch may be one that a broker does not know to be replaced.
     """
 
     def __init__(
@@ -86,12 +72,8 @@ class Elections:
         self._ahead_since.pop(tp, None)
 
     def ask_leaders(self) -> list[Elected]:
-        """Ask the leaders with other epochs, all in one round: a broker that leaves has many successors.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Ask the leaders with other epochs, all in one round: a broker that leaves has many successors. Raises
+        BrokerError."""
         if not self._ask:
             return []
         asked = {tp: self._epochs[tp] for tp in sorted(self._ask)}

@@ -81,21 +81,11 @@ class Written(NamedTuple):
 class Sender:
     """Sends record batches of one task. For one thread.
 
-    Parameters
-    ----------
-    transaction
-        To send in; None to send without, as an idempotent producer unless kafka.enable.idempotence is false.
-
-    Attributes
-    ----------
-    brokers
-        Its connections, for lookups by the task, too.
-    halvings
-        How often brokers had record batches of a topic halved, as these were too large; kept for the next task.
-    held_bytes
-        Of record batches that are not acknowledged.
-    records, written_bytes
-        Acknowledged.
+    `transaction`: to send in; None to send without, as an idempotent producer unless kafka.enable.idempotence is false.
+    `brokers`: its connections, for lookups by the task, too.
+    `halvings`: how often brokers had record batches of a topic halved, as these were too large; kept for the next task.
+    `held_bytes`: of record batches that are not acknowledged.
+    `records`, `written_bytes`: acknowledged.
     """
 
     def __init__(
@@ -137,14 +127,9 @@ class Sender:
     def send(self, tp: TopicPartition, batch: EncodedBatch) -> None:
         """Hand a sealed batch over, which must not be used any more.
 
-        Waits while kafka.buffer.memory bytes are held, and for brokers at the first batch.
-
-        Raises
-        ------
-        WriteError
-            When this batch, or one before it, cannot be written, or may be lost.
-        BrokerError
-            When brokers do not answer for too long, or refuse connections.
+        Waits while kafka.buffer.memory bytes are held, and for brokers at the first batch. Raises WriteError when this
+        batch, or one before it, cannot be written, or may be lost; BrokerError when brokers do not answer for too long,
+        or refuse connections.
         """
         with self._call():
             if not self._boxes:
@@ -160,13 +145,8 @@ class Sender:
             self._turn()
 
     def flush(self) -> dict[TopicPartition, Written]:
-        """Wait until everything is acknowledged; returns all that has been since the beginning.
-
-        Raises
-        ------
-        WriteError
-        BrokerError
-        """
+        """Wait until everything is acknowledged; returns all that has been since the beginning. Raises WriteError,
+        BrokerError."""
         with self._call():
             while self.held_bytes:
                 self._turn()

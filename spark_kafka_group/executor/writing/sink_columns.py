@@ -44,15 +44,8 @@ class SinkColumns:
     def from_fields(cls, fields: Sequence[Any], options: SinkOptions) -> SinkColumns:
         """The columns that `options` have written. A name is found as it is, else in another case.
 
-        Parameters
-        ----------
-        fields
-            Spark's StructFields.
-
-        Raises
-        ------
-        OptionError
-            When a column is missing, is none that a record has, or has another type.
+        `fields`: Spark's StructFields.
+        Raises OptionError when a column is missing, is none that a record has, or has another type.
         """
         places = {name: _place(name, fields) for name in TYPES}
         known = {place for place in places.values() if place is not None}

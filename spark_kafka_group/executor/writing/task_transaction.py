@@ -33,15 +33,8 @@ class TaskTransaction:
     Spark may run several attempts of a task at a time, and of two attempts of a stage the numbers of attempts are the
     same. So an attempt takes an id that has nothing open: it would abort what another one may have told the driver of.
 
-    Parameters
-    ----------
-    slot, attempt
-        Spark's partition id, and its number of the attempt.
-
-    Attributes
-    ----------
-    transactional_id
-        Empty until it has begun.
+    `slot`, `attempt`: Spark's partition id, and its number of the attempt.
+    `transactional_id`: empty until it has begun.
     """
 
     def __init__(self, client: TransactionClient, planned: PlannedTransactions, slot: int, attempt: int) -> None:
@@ -56,12 +49,8 @@ class TaskTransaction:
     def begin(self) -> ProducerIdAndEpoch:
         """Take an id, just before the first row is sent; tasks without rows need none.
 
-        A task ends here whose driver was replaced, or whose batch was decided without it.
-
-        Raises
-        ------
-        ProducerFencedError
-        BrokerError
+        A task ends here whose driver was replaced, or whose batch was decided without it. Raises ProducerFencedError,
+        BrokerError.
         """
         if self._planned.described:
             self.transactional_id, self._producer = self._taken_free()
@@ -71,14 +60,8 @@ class TaskTransaction:
         return self._producer
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
-        """Have the transaction cover partitions, before the first record of each is sent.
-
-        Raises
-        ------
-        ProducerFencedError
-            When another attempt, or driver, has taken the id.
-        BrokerError
-        """
+        """Have the transaction cover partitions, before the first record of each is sent. Raises ProducerFencedError
+        when another attempt, or driver, has taken the id; BrokerError."""
         if self._producer is None:
             raise RuntimeError("begin first")
         new = set(tps) - self._partitions
@@ -89,10 +72,7 @@ class TaskTransaction:
     def written(self, last_offsets: Mapping[TopicPartition, int]) -> TaskTransactionWritten | None:
         """What the driver is told, once all records are acknowledged; None where nothing was written.
 
-        Parameters
-        ----------
-        last_offsets
-            Of the last record in each partition, as brokers have acknowledged it.
+        `last_offsets`: of the last record in each partition, as brokers have acknowledged it.
         """
         if self._producer is None or not self._partitions:
             return None
@@ -107,13 +87,8 @@ class TaskTransaction:
         Spark did not need. 3. The second attempt writes on. The next batch aborts its transaction; after the last batch
         of a query readers would wait for its timeout.
 
-        The driver takes the prefix anew for each batch, so a transaction that it has committed is the decision.
-
-        Raises
-        ------
-        ProducerFencedError
-            When it was, or another driver goes on.
-        BrokerError
+        The driver takes the prefix anew for each batch, so a transaction that it has committed is the decision. Raises
+        ProducerFencedError when it was, or another driver goes on; BrokerError.
         """
         if not self._planned.described:
             return
@@ -130,13 +105,8 @@ class TaskTransaction:
             )
 
     def abort(self) -> None:
-        """Abort what is open, on the way out of a task that fails. Harmless when repeated.
-
-        Raises
-        ------
-        BrokerError
-            When brokers do not answer; the next start aborts it then.
-        """
+        """Abort what is open, on the way out of a task that fails. Harmless when repeated. Raises BrokerError when
+        brokers do not answer; the next start aborts it then."""
         if self._producer is not None and self._partitions:
             self._client.abort_all({self.transactional_id: self._producer})
         self._producer = None
@@ -169,16 +139,10 @@ def write_in_transaction(
     """Write a task's rows; returns when brokers have acknowledged all of them, and the transaction is open.
 
     A task without rows begins none. One of a batch that was decided before writes nothing, and still takes all of its
-    rows: operators before it keep their state only for rows that were taken.
-
-    Raises
-    ------
-    TransactionError
-        When it cannot be known whether the batch was published before.
-    ProducerFencedError
-        When another driver or attempt goes on instead of this one, or the batch was decided without it.
-    WriteError, UnwritableRowError, BrokerError
-        What was written is aborted. Spark then runs the task again.
+    rows: operators before it keep their state only for rows that were taken. Raises TransactionError when it cannot be
+    known whether the batch was published before. Raises ProducerFencedError when another driver or attempt goes on
+    instead of this one, or the batch was decided without it. Raises WriteError, UnwritableRowError, BrokerError: what
+    was written is aborted. Spark then runs the task again.
     """
     context = TaskContext.get()
     if context is None:

@@ -48,13 +48,8 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def binary_column(array: pa.Array) -> BinaryColumn | None:
-    """A column of strings or bytes, large ones and views too; None for one of Arrow's type null.
-
-    Raises
-    ------
-    pyarrow.ArrowException
-        When the type has no bytes, or they are more than 32-bit offsets reach.
-    """
+    """A column of strings or bytes, large ones and views too; None for one of Arrow's type null. Raises
+    pyarrow.ArrowException when the type has no bytes, or they are more than 32-bit offsets reach."""
     kind = array.type
     if pa.types.is_null(kind):
         return None
@@ -66,12 +61,7 @@ def binary_column(array: pa.Array) -> BinaryColumn | None:
 
 def headers_column(array: pa.Array) -> HeadersColumn | None:
     """A column of lists of a struct whose first field is the key and the second the value; None for one of type null.
-
-    Raises
-    ------
-    pyarrow.ArrowException
-        When the type is another one.
-    """
+    Raises pyarrow.ArrowException when the type is another one."""
     kind = array.type
     if pa.types.is_null(kind):
         return None
@@ -98,13 +88,8 @@ COLUMNS = ("key", "value", "headers", "topic", "partition", "origin_partition")
 
 
 def write(batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> RowsWritten:
-    """Write a task's rows; returns when brokers have acknowledged all of them.
-
-    Raises
-    ------
-    WriteError, UnwritableRowError, BrokerError
-        Rows that were handed over before may be written, or not. Spark then runs the task again.
-    """
+    """Write a task's rows; returns when brokers have acknowledged all of them. Raises WriteError, UnwritableRowError,
+    BrokerError: rows that were handed over before may be written, or not. Spark then runs the task again."""
     return RowsWritten({tp: of_tp.records for tp, of_tp in written(batches, options, columns).items()})
 
 
@@ -141,20 +126,10 @@ class WrittenTopics(Protocol):
     """What is known of topics."""
 
     def look_up(self, topics: Collection[str]) -> None:
-        """Ask brokers of all of them at once.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Ask brokers of all of them at once. Raises BrokerError."""
 
     def leaders(self, topic: str, refresh: bool) -> tuple[int | None, ...]:
-        """Leader of each partition; None for one without.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Leader of each partition; None for one without. Raises BrokerError."""
 
 
 class OpenBatches:
@@ -162,15 +137,8 @@ class OpenBatches:
 
     Record batches that are open, and those that are sent, have kafka.buffer.memory bytes each at most.
 
-    Parameters
-    ----------
-    topics
-        Asked once for each topic, and again for a partition that a row names and that is not known.
-
-    Attributes
-    ----------
-    sent
-        Whether there was a record batch.
+    `topics`: asked once for each topic, and again for a partition that a row names and that is not known.
+    `sent`: whether there was a record batch.
     """
 
     def __init__(
@@ -194,16 +162,9 @@ class OpenBatches:
     def add(self, batch: pa.RecordBatch, now_s: float, now_ms: int) -> None:
         """Add the rows of one of the task's Arrow batches.
 
-        Parameters
-        ----------
-        now_s
-            By time.monotonic().
-        now_ms
-            The create time of the records, since the epoch.
-
-        Raises
-        ------
-        WriteError, UnwritableRowError, BrokerError
+        `now_s`: by time.monotonic().
+        `now_ms`: the create time of the records, since the epoch.
+        Raises WriteError, UnwritableRowError, BrokerError.
         """
         if not batch.num_rows:
             return
@@ -232,12 +193,7 @@ class OpenBatches:
                     self._append(TopicPartition(topic, partition), rows, places, now_s, now_ms)
 
     def prepare(self) -> None:
-        """Look up the topic of the option before there are rows.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Look up the topic of the option before there are rows. Raises BrokerError."""
         if self._option_topic is not None:
             self._destinations_in(self._option_topic, None, None)
 

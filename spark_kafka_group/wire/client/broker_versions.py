@@ -14,10 +14,7 @@ def why_not(broker: Any) -> str | None:
 
     Fetch 4 came with the record format that has headers, with Kafka 0.11, together with lookups that make no topic.
 
-    Parameters
-    ----------
-    broker
-        kafka-python's BrokerVersionData.
+    `broker`: kafka-python's BrokerVersionData.
     """
     oldest, newest = broker.api_versions.get(FetchRequest.API_KEY, (VERSIONS[0], VERSIONS[-1]))
     if newest < VERSIONS[0]:

@@ -60,16 +60,10 @@ def translated(
 ) -> Iterator[None]:
     """Turn kafka-python's errors into ours.
 
-    Parameters
-    ----------
-    doing
-        The action, for the error's text.
-    answers
-        The coordinator's answers meanwhile, where errors that may pass are retried until the limit.
-    limit
-        The option that sets the limit.
-    failure
-        Returns why the last connection failed, for the text at the limit.
+    `doing`: the action, for the error's text.
+    `answers`: the coordinator's answers meanwhile, where errors that may pass are retried until the limit.
+    `limit`: the option that sets the limit.
+    `failure`: returns why the last connection failed, for the text at the limit.
     """
     if answers is not None:
         answers.forget()
@@ -139,13 +133,8 @@ def _answered(error: Exception) -> Refusal | None:
 
 
 def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
-    """Settings of every connection, by kafka-python's names.
-
-    Raises
-    ------
-    OptionError
-        When a file that security settings name cannot be read here.
-    """
+    """Settings of every connection, by kafka-python's names. Raises OptionError when a file that security settings name
+    cannot be read here."""
     return (
         security_configs(options.security)
         | options.connection.passed_on()
@@ -176,12 +165,8 @@ def reached_client(
 ) -> KafkaNetClient:
     """A client of kafka-python's, without a thread, that has reached a broker; raises kafka-python's errors.
 
-    Parameters
-    ----------
-    configs
-        Of :func:`connection_configs`, changed or not.
-    speaks, reached_before
-        As of :func:`connected`.
+    `configs`: of :func:`connection_configs`, changed or not.
+    `speaks`, `reached_before`: as of :func:`connected`.
     """
     client = net_client(reached_before, speaks, **configs)
     try:
@@ -193,12 +178,7 @@ def reached_client(
 
 
 def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> KafkaConsumer:
-    """A KafkaConsumer that has reached a broker and commits nothing by itself.
-
-    Raises
-    ------
-    BrokerError
-    """
+    """A KafkaConsumer that has reached a broker and commits nothing by itself. Raises BrokerError."""
     consumer = connected(KafkaConsumer, options, role, enable_auto_commit=False, **configs)
     wait_for_leaders(consumer)
     return consumer
@@ -209,16 +189,9 @@ def connected(
 ) -> T:
     """A client of kafka-python's that has reached a broker.
 
-    Parameters
-    ----------
-    speaks
-        Whether it logs that no broker can be reached.
-    reached_before
-        As of :class:`Manager`.
-
-    Raises
-    ------
-    BrokerError
+    `speaks`: whether it logs that no broker can be reached.
+    `reached_before`: as of :class:`Manager`.
+    Raises BrokerError.
     """
     clients: list[KafkaNetClient] = []
     connection = connection_configs(options, role)

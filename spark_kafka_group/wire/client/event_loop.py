@@ -27,10 +27,7 @@ RAISING = (signal.SIGINT, signal.SIGTERM)
 def put_off(wake: Callable[[], None]) -> Iterator[None]:
     """In this block signals call `wake`, and no handlers; these run when it is left. A no-op in other threads.
 
-    Parameters
-    ----------
-    wake
-        Ends the block's waiting; called from a signal handler.
+    `wake`: ends the block's waiting; called from a signal handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -30,13 +30,8 @@ class Tickets:
         self._cache = f"MEMORY:groupkafka-{os.getpid()}-{id(self)}"
 
     def context(self, host: str) -> Any:
-        """A context with the broker on a host, before its first token.
-
-        Raises
-        ------
-        OptionError
-            When the keytab cannot be read.
-        """
+        """A context with the broker on a host, before its first token. Raises OptionError when the keytab cannot be
+        read."""
         import gssapi
 
         sent = stores.sent_along(CONFIG_FILE)

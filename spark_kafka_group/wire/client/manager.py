@@ -60,12 +60,9 @@ class _MovedError(kafka_errors.KafkaConnectionError):  # type: ignore[misc]
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
     """kafka-python's connection manager, with reasons.
 
-    Parameters
-    ----------
-    reached_before
-        Another client of the same query has reached the cluster: a wrong address is an outage, not a typo.
-    speaks
-        As of :class:`Reach`.
+    `reached_before`: another client of the same query has reached the cluster: a wrong address is an outage, not a
+        typo.
+    `speaks`: as of :class:`Reach`.
     """
 
     def __init__(self, net: Any, reached_before: bool = False, speaks: bool = True, **configs: Any) -> None:

@@ -33,15 +33,8 @@ class Keys:
         self._made: Any = None
 
     def frozen(self) -> Any:
-        """Access key, secret key and token that are valid now.
-
-        Raises
-        ------
-        AuthenticationError
-            When there are none, or the role must not be assumed.
-        BrokerError
-            When that may pass.
-        """
+        """Access key, secret key and token that are valid now. Raises AuthenticationError when there are none, or the
+        role must not be assumed; BrokerError when that may pass."""
         from botocore.exceptions import BotoCoreError, ClientError, PartialCredentialsError, ProfileNotFound
 
         try:
@@ -62,12 +55,7 @@ class Keys:
             raise BrokerError(f"no AWS credentials: {error}") from None
 
     def region_of(self, host: str) -> str:
-        """The region of a broker, which is in its name; else the one that is configured.
-
-        Raises
-        ------
-        AuthenticationError
-        """
+        """The region of a broker, which is in its name; else the one that is configured. Raises AuthenticationError."""
         named = OF_HOST.search(host)
         region = named[1] if named else _region(self._source.profile)
         if not region:

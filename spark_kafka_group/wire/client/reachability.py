@@ -25,17 +25,9 @@ class Reach:
 
     A connection that ends says nothing yet: the next attempt may work.
 
-    Parameters
-    ----------
-    who
-        The client, for the text.
-    speaks
-        False if the caller warns, or for a second client of a query, which has the same outage.
-
-    Attributes
-    ----------
-    none
-        Whether the last attempts to reach each of the brokers have failed.
+    `who`: the client, for the text.
+    `speaks`: False if the caller warns, or for a second client of a query, which has the same outage.
+    `none`: whether the last attempts to reach each of the brokers have failed.
     """
 
     def __init__(self, who: str, speaks: bool = True, clock_s: Callable[[], float] = time.monotonic) -> None:

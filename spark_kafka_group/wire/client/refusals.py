@@ -56,10 +56,7 @@ def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
 def explained(address: str, error: Exception, config: Mapping[str, Any], first: bytes = b"") -> Any:
     """The error that ended an attempt to connect, as one that says what to change.
 
-    Parameters
-    ----------
-    first
-        The first bytes that came from there.
+    `first`: the first bytes that came from there.
     """
     cause: Exception = error
     while cause.args and isinstance(cause.args[0], Exception):

@@ -21,12 +21,8 @@ async def connected(
     """A TCP connection to a host and port, through a proxy if there is one.
 
     kafka-python's `create_connection` leaves a socket that was not connected to the garbage collector: the error that
-    it raises has the function's variables. While brokers are away there is such an attempt each second.
-
-    Raises
-    ------
-    KafkaConnectionError
-        With the reason of the last of the host's addresses, or at once if `by` has passed.
+    it raises has the function's variables. While brokers are away there is such an attempt each second. Raises
+    KafkaConnectionError with the reason of the last of the host's addresses, or at once if `by` has passed.
     """
     error = kafka_errors.KafkaConnectionError("DNS Resolution failure")
     sockets = KafkaNetSocket(proxy_url)
@@ -78,11 +74,8 @@ Options = list[tuple[int, int, int]]
 def noticing(user_timeout_ms: int = USER_TIMEOUT_MS) -> Options:
     """Socket options that have the kernel end a connection to a host that is gone, as far as this system has them.
 
-    Parameters
-    ----------
-    user_timeout_ms
-        The kernel also ends a connection whose other end takes no bytes for this long. A client that sends more than a
-        socket's buffer holds has to allow for a busy broker.
+    `user_timeout_ms`: the kernel also ends a connection whose other end takes no bytes for this long. A client that
+        sends more than a socket's buffer holds has to allow for a busy broker.
     """
     named = KEEPALIVE_S | {"TCP_KEEPCNT": UNANSWERED_SIGNS, "TCP_USER_TIMEOUT": user_timeout_ms}
     tcp = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in named.items() if hasattr(socket, name)]

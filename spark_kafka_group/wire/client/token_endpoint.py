@@ -32,18 +32,9 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def post(url: str, form: bytes, headers: dict[str, str], within_s: float) -> bytes:
-    """The body of the answer.
-
-    Raises
-    ------
-    urllib.error.HTTPError
-        An answer that is none of success; :func:`body` reads it.
-    OSError
-        When no complete answer comes within this time.
-    http.client.HTTPException
-        When the answer is not HTTP.
-    TooLargeError
-    """
+    """The body of the answer. Raises urllib.error.HTTPError: an answer that is none of success; :func:`body` reads it.
+    Raises OSError when no complete answer comes within this time. Raises http.client.HTTPException when the answer is
+    not HTTP. Raises TooLargeError."""
     request = urllib.request.Request(url, data=form, headers=headers)
     opener = urllib.request.build_opener(_NoRedirects, *_handlers(Deadline(within_s)))
     with opener.open(request, timeout=within_s) as response:
@@ -51,12 +42,7 @@ def post(url: str, form: bytes, headers: dict[str, str], within_s: float) -> byt
 
 
 def body(response: Any) -> bytes:
-    """The body of an answer.
-
-    Raises
-    ------
-    OSError, http.client.HTTPException, TooLargeError
-    """
+    """The body of an answer. Raises OSError, http.client.HTTPException, TooLargeError."""
     found: bytes = response.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise TooLargeError

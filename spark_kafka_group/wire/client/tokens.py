@@ -50,12 +50,8 @@ class Token:
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """A source of tokens, each used for most of its life; for several threads.
 
-    Parameters
-    ----------
-    get
-        Makes a token.
-    extensions
-        SASL extensions to send with it.
+    `get`: makes a token.
+    `extensions`: SASL extensions to send with it.
     """
 
     def __init__(
@@ -73,13 +69,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._refresh_at = self._over_at = -1.0
 
     def token(self) -> str:
-        """A token that is valid now.
-
-        Raises
-        ------
-        AuthenticationError, BrokerError
-            When there is none; the latter when that may pass.
-        """
+        """A token that is valid now. Raises AuthenticationError, BrokerError when there is none; the latter when that
+        may pass."""
         asked_at = self._clock()
         with self._lock:
             if self._clock() >= self._refresh_at:
@@ -147,13 +138,7 @@ def _called(name: str, call: Callable[[], Any]) -> Any:
 
 
 def checked(token: str, origin: str) -> str:
-    """A token that can be sent.
-
-    Raises
-    ------
-    AuthenticationError
-        Without the token, naming where it is from.
-    """
+    """A token that can be sent. Raises AuthenticationError without the token, naming where it is from."""
     if TOKEN.fullmatch(token):
         return token
     raise AuthenticationError(f"{origin}: {'the token is empty' if not token else NOT_A_TOKEN}")

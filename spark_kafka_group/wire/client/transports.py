@@ -18,10 +18,7 @@ class LastWordsMixin:
 
     kafka-python's drops them, and with them a broker's reason for closing: the refusal of a password.
 
-    Attributes
-    ----------
-    first
-        The first bytes that have arrived.
+    `first`: the first bytes that have arrived.
     """
 
     first = b""

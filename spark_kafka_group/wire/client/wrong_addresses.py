@@ -34,10 +34,8 @@ class _Wrong:
 class WrongAddresses:
     """Addresses that have no IP address, at which no broker listens, or whose listener is for another protocol.
 
-    Parameters
-    ----------
-    reached_before
-        Another client of the same query has reached the cluster, so that this is an outage and not a typo.
+    `reached_before`: another client of the same query has reached the cluster, so that this is an outage and not a
+        typo.
     """
 
     def __init__(self, reached_before: bool) -> None:
@@ -48,10 +46,7 @@ class WrongAddresses:
     def problem(self, address: Address, error: Exception, advertised: bool = False) -> str | None:
         """Why no connection was made, if the address is to blame: `error` is the result of the attempt.
 
-        Parameters
-        ----------
-        advertised
-            A broker has named this address, and another one was reached.
+        `advertised`: a broker has named this address, and another one was reached.
         """
         wrong = _unresolved(address) or _refusing(address, error) or (_silent(error) if advertised else None)
         if wrong is None:
@@ -88,14 +83,8 @@ class WrongAddresses:
     def check(self, began_s: float | None, addresses: Mapping[Address, str]) -> None:
         """Give up when all of `addresses` have been wrong since `began_s` for a while.
 
-        Parameters
-        ----------
-        addresses
-            With who advertises each; empty for one in kafka.bootstrap.servers.
-
-        Raises
-        ------
-        WrongAddressError
+        `addresses`: with who advertises each; empty for one in kafka.bootstrap.servers.
+        Raises WrongAddressError.
         """
         if time.monotonic() >= self.until(began_s, addresses):
             known = self._known()
@@ -111,10 +100,7 @@ class WrongAddresses:
     def until(self, began_s: float | None, addresses: Collection[Address]) -> float:
         """When addresses that are all wrong are given up, by time.monotonic().
 
-        Parameters
-        ----------
-        began_s
-            When the bootstrap began; None if none is under way.
+        `began_s`: when the bootstrap began; None if none is under way.
         """
         known = self._known()
         if began_s is None or not addresses or self._reached_before or not set(addresses) <= known.keys():

@@ -46,11 +46,7 @@ class Brokers(Leaders[FetchConnection]):
 
     def log_bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         """First offset of a partition's log, and the one its next record will get; None if it does not exist any more.
-
-        Raises
-        ------
-        BrokerError
-        """
+        Raises BrokerError."""
         from spark_kafka_group.wire.log_client import LogClient  # the driver's, and seldom needed
 
         client = LogClient(self._options)
@@ -62,12 +58,8 @@ class Brokers(Leaders[FetchConnection]):
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int | None, int]]:
         """Where the records of leader epochs end in partitions' logs, or None where a leader does not know; and the
-        leader's own epoch, -1 if that is not known. Without a partition of which it is not known who leads.
-
-        Raises
-        ------
-        BrokerError
-        """
+        leader's own epoch, -1 if that is not known. Without a partition of which it is not known who leads. Raises
+        BrokerError."""
         from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, ends_of_epochs  # seldom needed
 
         with translated(f"looking up ends of leader epochs of {', '.join(map(str, sorted(epochs)))}"):

@@ -31,16 +31,9 @@ KEPT = 1 << 20
 class FetchConnection(BrokerConnection):
     """A blocking connection to one broker that speaks Fetch; requests may be sent ahead of reading responses.
 
-    Parameters
-    ----------
-    patience_s
-        How long a response may take to begin, where it is known to take longer than usual.
-
-    Attributes
-    ----------
-    patience_s
-        How long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow more is
-        expected only as long as it is.
+    `patience_s`: how long a response may take to begin, where it is known to take longer than usual.
+    `patience_s`: how long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow
+        more is expected only as long as it is.
     """
 
     def __init__(
@@ -96,12 +89,8 @@ class FetchConnection(BrokerConnection):
         Where `epochs` has a partition's, only a broker that knows it as the last one sends records. Only leaders send
         records, unless there is a `rack`: then followers do, too, and leaders may name a replica there instead. With
         `topic_ids`, of all topics, followers send records, too, and nobody those of topics that have other ids, if the
-        broker can be asked so (Kafka 3.1).
-
-        Raises
-        ------
-        TimeoutError
-            When the broker does not take the request for too long, or not all of it within kafka.request.timeout.ms.
+        broker can be asked so (Kafka 3.1). Raises TimeoutError when the broker does not take the request for too long,
+        or not all of it within kafka.request.timeout.ms.
         """
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
@@ -117,14 +106,8 @@ class FetchConnection(BrokerConnection):
 
     def receive(self) -> list[FetchedPartition]:
         """The response to the oldest request not yet answered; its records stay valid until the next one is received.
-
-        Raises
-        ------
-        TimeoutError
-            When nothing has come for too long, or not all of it within kafka.request.timeout.ms.
-        OSError
-            When the connection is broken, or its bytes are no response.
-        """
+        Raises TimeoutError when nothing has come for too long, or not all of it within kafka.request.timeout.ms;
+        OSError when the connection is broken, or its bytes are no response."""
         began = time.monotonic()
         deadline = self._deadline()
         self._receive_into(memoryview(self._size), deadline)

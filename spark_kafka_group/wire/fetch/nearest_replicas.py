@@ -22,12 +22,8 @@ LEADER_ONLY_S = 30.0
 class NearestReplicas:
     """Followers that records are read from, by partition.
 
-    Parameters
-    ----------
-    rack
-        The reader's.
-    lease_s
-        How long a follower is read before the leader is asked again.
+    `rack`: the reader's.
+    `lease_s`: how long a follower is read before the leader is asked again.
     """
 
     def __init__(self, rack: str, lease_s: float, clock: Callable[[], float] = time.monotonic) -> None:

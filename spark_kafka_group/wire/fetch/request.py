@@ -35,13 +35,7 @@ Shape = tuple[tuple[str, int], ...]
 
 
 class FetchRequests:
-    """Of one connection.
-
-    Parameters
-    ----------
-    version
-        Of the API.
-    """
+    """The Fetch requests of one connection, in `version` of the API."""
 
     def __init__(self, fetching: Fetching, client_id: str, version: int) -> None:
         self._fetching = fetching

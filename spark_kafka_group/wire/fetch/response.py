@@ -83,15 +83,8 @@ def fetched(
 ) -> tuple[int, int, list[FetchedPartition]]:
     """Milliseconds to wait before the next request, error code, and partitions of a response behind its correlation id.
 
-    Parameters
-    ----------
-    names
-        Of the topics that the request named by ids, as its version does.
-
-    Raises
-    ------
-    ValueError, struct.error
-        When it is no FetchResponse of that version.
+    `names`: of the topics that the request named by ids, as its version does.
+    Raises ValueError, struct.error when it is no FetchResponse of that version.
     """
     flexible = version >= FLEXIBLE_FROM
     at, error_code = _behind_tags(response, 0) if flexible else 0, 0

@@ -67,12 +67,8 @@ class GroupClient(LogClient):
 
     Not for several threads: kafka-python's own I/O thread sends heartbeats, everything else is called by one thread.
 
-    Parameters
-    ----------
-    instance_id
-        Static membership (KIP-345); None for a dynamic member.
-    strategies
-        Assignment strategies, most preferred first.
+    `instance_id`: static membership (KIP-345); None for a dynamic member.
+    `strategies`: assignment strategies, most preferred first.
     """
 
     def __init__(
@@ -134,15 +130,9 @@ class GroupClient(LogClient):
     ) -> dict[TopicPartition, Committed]:
         """Committed offsets; a partition without one is not in the result.
 
-        Parameters
-        ----------
-        stable
-            Whether to wait for transactions that hold offsets, and for a broker that has just taken the group over.
-
-        Raises
-        ------
-        BrokerError
-            Also when `timeout_ms` (kafka.default.api.timeout.ms) is over.
+        `stable`: whether to wait for transactions that hold offsets, and for a broker that has just taken the group
+            over.
+        Raises BrokerError also when `timeout_ms` (kafka.default.api.timeout.ms) is over.
         """
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
         with contextlib.nullcontext() if stable else reading_uncommitted(self._coordinator):
@@ -177,11 +167,8 @@ class GroupClient(LogClient):
         """Join, or rejoin when the group rebalances, and take the assignment.
 
         Waits for the group's other members as any consumer does: as long as the most patient of them lets the group
-        wait, which may be longer than this query's own kafka.max.poll.interval.ms.
-
-        Raises
-        ------
-        FencedError, MembershipError, BrokerError
+        wait, which may be longer than this query's own kafka.max.poll.interval.ms. Raises FencedError, MembershipError,
+        BrokerError.
         """
         timeout_ms = max(self._connection.request_timeout_ms, self._group.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
@@ -251,15 +238,8 @@ class GroupClient(LogClient):
         return join()
 
     def _outlive_killed_process(self, error: FencedError) -> None:
-        """Wait until the group has removed the process that fenced this one in such a join, if that was killed.
-
-        Raises
-        ------
-        FencedError
-            If it lives.
-        BrokerTimeoutError
-            If brokers do not say.
-        """
+        """Wait until the group has removed the process that fenced this one in such a join, if that was killed. Raises
+        FencedError if it lives; BrokerTimeoutError if brokers do not say."""
         instance_id = self._coordinator.group_instance_id
         session_s = self._group.session_timeout_ms / 1000 + SESSION_SLACK_S
         log.warning(
@@ -329,12 +309,7 @@ class GroupClient(LogClient):
 
     def check_type(self) -> None:
         """Refuse a group of a type that has no place for commits of consumers. Where brokers do not say, nothing is
-        refused.
-
-        Raises
-        ------
-        MembershipError, BrokerError
-        """
+        refused. Raises MembershipError, BrokerError."""
         doing = f"looking up group {self._group_id}"
 
         def look(left_ms: float) -> Any:
@@ -367,12 +342,7 @@ class GroupClient(LogClient):
 
     def join_within(self, timeout_ms: float) -> Generation | None:
         """As :meth:`join`, for `timeout_ms`; None when the group has not settled by then: the next call goes on
-        waiting.
-
-        Raises
-        ------
-        FencedError, MembershipError, BrokerError
-        """
+        waiting. Raises FencedError, MembershipError, BrokerError."""
 
         def settle(patience_ms: float) -> bool:
             deadline = time.monotonic() + patience_ms / 1000
@@ -427,11 +397,7 @@ class GroupClient(LogClient):
 
     def check_not_fenced(self) -> None:
         """Raise the error that a heartbeat got: kafka-python keeps it, and after fencing sends no more heartbeats.
-
-        Raises
-        ------
-        FencedError, MembershipError
-        """
+        Raises FencedError, MembershipError."""
         coordinator = self._coordinator
         refusal = self._answers.heartbeats_refused
         if refusal is not None:
@@ -458,12 +424,7 @@ class GroupClient(LogClient):
         return self._rounds.current()
 
     def live_members(self) -> list[str]:
-        """Names of the group's members, by its coordinator.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Names of the group's members, by its coordinator. Raises BrokerError."""
 
         def describe(left_ms: float) -> list[str]:
             self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms)
@@ -484,18 +445,9 @@ class GroupClient(LogClient):
 
         Retried on retriable errors, for `timeout_ms` (kafka.default.api.timeout.ms).
 
-        Parameters
-        ----------
-        epochs
-            Leader epochs of the offsets, where they are known.
-
-        Raises
-        ------
-        MembershipLostError
-            When this driver is no longer in that generation.
-        CommitTimeoutError
-            When the time is over: it may have been committed.
-        FencedError, CommitError
+        `epochs`: leader epochs of the offsets, where they are known.
+        Raises MembershipLostError when this driver is no longer in that generation. Raises CommitTimeoutError when the
+        time is over: it may have been committed. Raises FencedError, CommitError.
         """
         if not self._manual:
             self.member_in(generation)
@@ -513,12 +465,7 @@ class GroupClient(LogClient):
 
     def member_in(self, generation: int) -> tuple[str, int, str | None]:
         """This member's id, the number by which the coordinator knows `generation`, and the member's group.instance.id.
-
-        Raises
-        ------
-        MembershipLostError
-            When this driver is no longer in that generation.
-        """
+        Raises MembershipLostError when this driver is no longer in that generation."""
         current = self._coordinator.generation_if_stable()
         if current is None or current.generation_id != self._rounds.number_of(generation):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")

@@ -35,15 +35,12 @@ class UnreadableMembers:
     Any program may join with any bytes. If they ended the assignment with an error, as in kafka-python, that program
     would stop each query that leads its group.
 
-    Parameters
-    ----------
-    ask
-        Sends a request to the group's coordinator and returns its response.
+    `send`: sends a request to the group's coordinator and returns its response.
     """
 
-    def __init__(self, group_id: str | None, ask: Callable[[Any], Any]) -> None:
+    def __init__(self, group_id: str | None, send: Callable[[Any], Any]) -> None:
         self._group_id = group_id
-        self._ask = ask
+        self._send = send
         self._now: set[str] = set()  # in the last assignment
         self._reported: set[str] = set()
 
@@ -71,7 +68,7 @@ class UnreadableMembers:
 
     def _hosts(self) -> dict[str, str]:
         with contextlib.suppress(kafka_errors.KafkaError):
-            return {member.member_id: member.host for member in described(self._ask, self._group_id or "").members}
+            return {member.member_id: member.host for member in described(self._send, self._group_id or "").members}
         return {}
 
 
@@ -82,17 +79,9 @@ LOOK_AGAIN_MS = 5_000.0
 class Joining:
     """The rounds of JoinGroup and SyncGroup of one member, and its claims in them.
 
-    Parameters
-    ----------
-    strategies
-        Assignment strategies, most preferred first; kafka-python gets the :attr:`assignors` for them.
-    run
-        Runs a call on kafka-python's loop, bounded.
-
-    Attributes
-    ----------
-    ended
-        Whether the member joins no more.
+    `strategies`: assignment strategies, most preferred first; kafka-python gets the :attr:`assignors` for them.
+    `run`: runs a call on kafka-python's loop, bounded.
+    `ended`: whether the member joins no more.
     """
 
     def __init__(
@@ -144,13 +133,8 @@ class Joining:
         return bool(self._coordinator.need_rejoin()) or self._coordinator.generation_if_stable() is None
 
     def settle(self, left_ms: Callable[[], float]) -> bool:
-        """Join until the group rests; False when the time is over: the next call goes on waiting.
-
-        Raises
-        ------
-        MembershipError
-            After :meth:`end`.
-        """
+        """Join until the group rests; False when the time is over: the next call goes on waiting. Raises
+        MembershipError after :meth:`end`."""
         while self.needed():
             if self.ended:
                 raise MembershipError(f"the query was stopped, and leaves group {self._group_id}")

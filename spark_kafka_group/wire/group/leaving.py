@@ -31,10 +31,7 @@ FIND_MS = 1_000
 class Leaving:
     """How one member leaves its group; no JoinGroup may be sent any more.
 
-    Parameters
-    ----------
-    timeout_ms
-        Limit for answers, and for a coordinator in place of a dead one.
+    `timeout_ms`: limit for answers, and for a coordinator in place of a dead one.
     """
 
     def __init__(self, group_id: str, consumer: KafkaConsumer, timeout_ms: float) -> None:

@@ -45,12 +45,8 @@ class DescribedMember:
 
     Its topics are None where the coordinator does not show them, for example while a group rebalances.
 
-    Attributes
-    ----------
-    protocol
-        ``classic`` or ``consumer``; None where the broker does not say.
-    epoch
-        In a ``consumer`` group: below the group's while the member has not taken part in the rebalance.
+    `protocol`: ``classic`` or ``consumer``; None where the broker does not say.
+    `epoch`: in a ``consumer`` group: below the group's while the member has not taken part in the rebalance.
     """
 
     member_id: str
@@ -70,31 +66,15 @@ class DescribedMember:
 
 @dataclass(frozen=True)
 class DescribedGroup:
-    """A group as the coordinator knows it.
+    """A group as the coordinator knows it."""
 
-    Attributes
-    ----------
-    state
-        Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when the group does not exist.
-    kind
-        ``classic`` or ``consumer``; or another one, such as ``share``: then members are not known here.
-    protocol_type
-        ``consumer``, or another user of groups, for example ``connect``; empty without members.
-    strategy
-        The assignment strategy its members agreed on, or the broker's; empty without members.
-    epoch
-        Of a ``consumer`` group, its epoch in place of a generation; else None.
-    assigned_epoch
-        The epoch for which the broker has assigned; else None.
-    """
-
-    state: str
-    kind: str
-    protocol_type: str
-    strategy: str
+    state: str  # Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when the group does not exist
+    kind: str  # ``classic`` or ``consumer``; or another one, such as ``share``: then members are not known here
+    protocol_type: str  # ``consumer``, or another user of groups, for example ``connect``; empty without members
+    strategy: str  # the assignment strategy its members agreed on, or the broker's; empty without members
     members: tuple[DescribedMember, ...] = ()
-    epoch: int | None = None
-    assigned_epoch: int | None = None
+    epoch: int | None = None  # of a ``consumer`` group, its epoch in place of a generation; else None
+    assigned_epoch: int | None = None  # the epoch for which the broker has assigned; else None
 
     @property
     def use(self) -> str:
@@ -130,15 +110,8 @@ NO_GROUP = DescribedGroup(DEAD, CLASSIC, "", "")
 def described(send: Callable[[Any], Any], group_id: str) -> DescribedGroup:
     """State and members of a group; of one that is neither classic nor ``consumer`` that there is none.
 
-    Parameters
-    ----------
-    send
-        Sends a request to the group's coordinator and returns its response.
-
-    Raises
-    ------
-    kafka.errors.KafkaError
-        The coordinator's answer instead.
+    `send`: sends a request to the group's coordinator and returns its response.
+    Raises kafka.errors.KafkaError: the coordinator's answer instead.
     """
     # Asked for once more: a group that has gone back to the classic protocol in between was neither.
     for kind in (_classic, assigned_by_broker, _classic):
@@ -167,13 +140,8 @@ def _classic(send: Callable[[Any], Any], group_id: str) -> DescribedGroup | None
 
 
 def assigned_by_broker(send: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
-    """A group of the newer protocol, as :func:`described`; None for any other.
-
-    Raises
-    ------
-    kafka.errors.KafkaError
-        The coordinator's answer instead.
-    """
+    """A group of the newer protocol, as :func:`described`; None for any other. Raises kafka.errors.KafkaError: the
+    coordinator's answer instead."""
     try:
         (group,) = send(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
     except kafka_errors.IncompatibleBrokerVersion:

@@ -27,19 +27,13 @@ from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 class Generation:
     """One generation of the group, as this member sees it.
 
-    Attributes
-    ----------
-    members
-        Number of members; known to the leader only, else None.
-    assignment
-        Partitions this member owns.
-    strategy
-        The strategy the group took, by its name in the group protocol; empty without membership.
-    unbroken
-        Partitions of the assignment that this member has owned without a break since the generation reported before.
-    by_broker
-        Whether the broker assigns, as in a group with a member of Kafka's newer protocol (KIP-848). No member leads,
-        and the number of the generation is this member's epoch.
+    `members`: number of members; known to the leader only, else None.
+    `assignment`: partitions this member owns.
+    `strategy`: the strategy the group took, by its name in the group protocol; empty without membership.
+    `unbroken`: partitions of the assignment that this member has owned without a break since the generation reported
+        before.
+    `by_broker`: whether the broker assigns, as in a group with a member of Kafka's newer protocol (KIP-848). No member
+        leads, and the number of the generation is this member's epoch.
     """
 
     id: int
@@ -58,33 +52,22 @@ class Generation:
 
 @dataclass(frozen=True)
 class Committed:
-    """The committed offset of a partition, and the metadata of its writer.
-
-    Attributes
-    ----------
-    leader_epoch
-        Under which the offset was in the partition's log; -1 where its writer did not say.
-    """
+    """The committed offset of a partition, and the metadata of its writer."""
 
     offset: int
     metadata: str
-    leader_epoch: int = NO_EPOCH
+    leader_epoch: int = NO_EPOCH  # under which the offset was in the partition's log; -1 where its writer did not say
 
 
 @dataclass(frozen=True)
 class LeaderView:
     """The leader's view of its group when it assigned.
 
-    Attributes
-    ----------
-    members
-        Number of members.
-    unknown_topics
-        Topics with a subscriber, without partitions in this client's metadata: kafka-python does not wait for
-        topics that only others read.
-    unassigned_topics
-        Topics with a subscriber, and at least one partition without an owner. Partitions that only wait for the member
-        that gives them up (KIP-429) do not count.
+    `members`: number of members.
+    `unknown_topics`: topics with a subscriber, without partitions in this client's metadata: kafka-python does not wait
+        for topics that only others read.
+    `unassigned_topics`: topics with a subscriber, and at least one partition without an owner. Partitions that only
+        wait for the member that gives them up (KIP-429) do not count.
     """
 
     members: int
@@ -98,19 +81,10 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     To kafka-python every strategy is an eager one: it replaces the whole assignment. Under a cooperative strategy the
     caller has to rejoin when partitions of :attr:`claimed` were taken away.
 
-    Parameters
-    ----------
-    leading
-        Called on kafka-python's I/O thread when this member leads and is about to assign.
-
-    Attributes
-    ----------
-    claimed
-        Partitions that this member claimed in its last join.
-    view
-        This member's view as leader when it last assigned; None for a follower.
-    varying
-        Whether each join differs from the one before, so that the broker takes it for a change.
+    `leading`: called on kafka-python's I/O thread when this member leads and is about to assign.
+    `claimed`: partitions that this member claimed in its last join.
+    `view`: this member's view as leader when it last assigned; None for a follower.
+    `varying`: whether each join differs from the one before, so that the broker takes it for a change.
     """
 
     def __init__(self, strategy: Strategy, leading: Callable[[], None] = lambda: None) -> None:
@@ -177,12 +151,8 @@ def _checked(
 ) -> dict[str, list[TopicPartition]]:
     """The assignment of `strategy`. Members that it leaves out get no partitions.
 
-    From an assignment that members cannot use kafka-python would join again without end.
-
-    Raises
-    ------
-    MembershipError
-        When it fails, or its assignment is impossible.
+    From an assignment that members cannot use kafka-python would join again without end. Raises MembershipError when it
+    fails, or its assignment is impossible.
     """
     name = f"assignment strategy {strategy.name} ({type(strategy).__module__}:{type(strategy).__qualname__})"
     try:
@@ -204,12 +174,7 @@ def _check_can_be_given(
     members: Sequence[GroupMember],
     partitions: Mapping[str, Collection[int]],
 ) -> None:
-    """Each partition exists, goes to one member, and that member subscribes to its topic.
-
-    Raises
-    ------
-    MembershipError
-    """
+    """Each partition exists, goes to one member, and that member subscribes to its topic. Raises MembershipError."""
     subscribed = {member.member_id: member.topics for member in members}
     taken: dict[TopicPartition, str] = {}
     for member_id, owned in assignment.items():

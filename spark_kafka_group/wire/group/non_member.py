@@ -48,12 +48,8 @@ class LateCommit:
 class NonMemberCommitter:
     """Looks up and commits a group's offsets, then is closed. All of it takes at most kafka.request.timeout.ms.
 
-    A context manager, for one thread. It has connections of its own and starts no thread.
-
-    Raises
-    ------
-    BrokerError
-        When no broker can be reached.
+    A context manager, for one thread. It has connections of its own and starts no thread. Raises BrokerError when no
+    broker can be reached.
     """
 
     def __init__(self, options: ClientOptions, group_id: str) -> None:
@@ -92,22 +88,10 @@ class NonMemberCommitter:
         member commits a later batch in the same generation, 3. Kafka would take a second try of the earlier batch, and
         the group would go back. The look-up shows the offsets of step 2, so the second try sends nothing.
 
-        Parameters
-        ----------
-        tps, epochs
-            The partitions to look at, and the known leader epochs of their offsets.
-        lacking
-            Returns the offsets that the group lacks, from its committed ones.
-
-        Returns
-        -------
-        LateCommit or None
-            None when `generation` is over: the member is in a later one, and commits itself.
-
-        Raises
-        ------
-        CommitError
-            When the member has left and the group has others, or refuses the commit.
+        `tps`, `epochs`: the partitions to look at, and the known leader epochs of their offsets.
+        `lacking`: returns the offsets that the group lacks, from its committed ones.
+        Returns None when `generation` is over: the member is in a later one, and commits itself.
+        Raises CommitError when the member has left and the group has others, or refuses the commit.
         """
         try:
             with translated(f"committing offsets of group {self._group_id}"):

@@ -36,12 +36,8 @@ class Renumbered:
     """Finds the new number of a member's generation with the next heartbeat, or commit, so that the member may commit,
     and then join.
 
-    Parameters
-    ----------
-    by_broker
-        Whether the broker assigned the generation that the member is in.
-    moved
-        Called with the new number, on kafka-python's I/O thread.
+    `by_broker`: whether the broker assigned the generation that the member is in.
+    `moved`: called with the new number, on kafka-python's I/O thread.
     """
 
     def __init__(self, group_id: str | None, by_broker: Callable[[], bool], moved: Callable[[int], None]) -> None:

@@ -36,10 +36,7 @@ class UnconfirmedId:
     anew, once. If another process has joined at the new coordinator in that time, this member takes its place again,
     and that process is fenced. Where the same broker coordinates again, a member that fenced itself stops.
 
-    Parameters
-    ----------
-    forget_claims
-        Called when the id is forgotten.
+    `forget_claims`: called when the id is forgotten.
     """
 
     def __init__(self, group_id: str | None, forget_claims: Callable[[], None]) -> None:
@@ -100,14 +97,9 @@ def is_removed(
 
     None where the group could not be asked at the end of the wait.
 
-    Parameters
-    ----------
-    look
-        Asks for the group; None when it cannot be known now.
-    session_s
-        How long to wait; anew after a rebalance, and after the coordinator was away.
-    ended
-        Whether not to wait any longer.
+    `look`: asks for the group; None when it cannot be known now.
+    `session_s`: how long to wait; anew after a rebalance, and after the coordinator was away.
+    `ended`: whether not to wait any longer.
     """
     holder: str | None = None
     away, until = False, time.monotonic() + session_s

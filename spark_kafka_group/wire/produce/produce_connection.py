@@ -49,17 +49,7 @@ class _InFlight(NamedTuple, Generic[T]):
 
 
 class ProduceConnection(BrokerConnection, Generic[T]):
-    """A connection to one broker that speaks Produce.
-
-    Parameters
-    ----------
-    version
-        Of the API.
-
-    Attributes
-    ----------
-    version
-    """
+    """A connection to one broker that speaks Produce, in `version` of the API."""
 
     def __init__(
         self,
@@ -113,11 +103,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
     ) -> None:
         """Begin to send a request; its answer comes with `asked`. Batches must not change until then.
 
-        With acks of 0 no answer comes: the request is over when it is sent.
-
-        Raises
-        ------
-        OSError
+        With acks of 0 no answer comes: the request is over when it is sent. Raises OSError.
         """
         correlation_id = self._next_correlation_id()
         version = self.version if settings.transactional_id is None else min(self.version, LAST_IN_TRANSACTIONS)
@@ -128,12 +114,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
         self.write()
 
     def write(self) -> None:
-        """Send as many bytes as the broker takes now.
-
-        Raises
-        ------
-        OSError
-        """
+        """Send as many bytes as the broker takes now. Raises OSError."""
         waiting = self._to_send
         while waiting:
             try:
@@ -149,13 +130,8 @@ class ProduceConnection(BrokerConnection, Generic[T]):
                 waiting[0] = waiting[0][sent:]
 
     def read(self) -> list[Answer[T]]:
-        """The responses that have come, oldest first.
-
-        Raises
-        ------
-        OSError
-            When the connection is broken, or its bytes are no response.
-        """
+        """The responses that have come, oldest first. Raises OSError when the connection is broken, or its bytes are no
+        response."""
         answers: list[Answer[T]] = []
         try:
             self._read_into(answers)

@@ -29,18 +29,10 @@ Batch = bytes | bytearray | memoryview
 
 @dataclass(frozen=True)
 class ProduceSettings:
-    """What all requests of a producer have in common.
+    """What all requests of a producer have in common."""
 
-    Attributes
-    ----------
-    acks
-        As kafka.acks: ``all``, ``1`` or ``0``.
-    timeout_ms
-        How long a leader waits for the other replicas.
-    """
-
-    acks: str
-    timeout_ms: int
+    acks: str  # as kafka.acks: ``all``, ``1`` or ``0``
+    timeout_ms: int  # how long a leader waits for the other replicas
     transactional_id: str | None = None
 
 

@@ -52,13 +52,8 @@ class ProducedPartition(NamedTuple):
 
 
 def produced(response: memoryview, version: int) -> tuple[int, list[ProducedPartition]]:
-    """Milliseconds to wait before the next request, and partitions of a response without its correlation id.
-
-    Raises
-    ------
-    ValueError, struct.error
-        When it is no ProduceResponse of that version.
-    """
+    """Milliseconds to wait before the next request, and partitions of a response without its correlation id. Raises
+    ValueError, struct.error when it is no ProduceResponse of that version."""
     reader = _Reader(response, version >= FLEXIBLE_FROM)
     reader.tags()  # of the header
     partitions: list[ProducedPartition] = []

@@ -76,13 +76,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
         return int(self._bootstrapped()._net._selector.fileno())
 
     def work(self) -> None:
-        """Let lookups and attempts to connect go on; does not wait.
-
-        Raises
-        ------
-        BrokerError
-            When a lookup has failed. The next :meth:`begin_look_up` begins another one.
-        """
+        """Let lookups and attempts to connect go on; does not wait. Raises BrokerError when a lookup has failed. The
+        next :meth:`begin_look_up` begins another one."""
         net = self._bootstrapped()._net
         net.poll(timeout_ms=0)
         for _ in range(MOST_ROUNDS):
@@ -100,12 +95,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     # Leaders
 
     def begin_look_up(self, topics: Collection[str]) -> None:
-        """Have leaders of topics looked up by :meth:`work`, unless a lookup is under way.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Have leaders of topics looked up by :meth:`work`, unless a lookup is under way. Raises BrokerError."""
         if self._look_up is not None:
             return
         with translated("looking up leaders"):
@@ -140,13 +130,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     # Connections
 
     def connected(self, node_id: int) -> ProduceConnection[T] | None:
-        """The connection to a node; None while it is being made, by :meth:`work`.
-
-        Raises
-        ------
-        BrokerError, OSError
-            When the attempt has failed. The next call begins another one.
-        """
+        """The connection to a node; None while it is being made, by :meth:`work`. Raises BrokerError, OSError when the
+        attempt has failed. The next call begins another one."""
         connection = self._usable(node_id)
         if connection is not None:
             return connection
@@ -199,15 +184,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     def new_producer_id(self, within_s: float, topics: Collection[str]) -> tuple[int, int]:
         """A producer id and its epoch, for a producer without transactions.
 
-        Parameters
-        ----------
-        topics
-            For the error.
-
-        Raises
-        ------
-        BrokerError
-            When brokers refuse, or none has answered by then.
+        `topics`: for the error.
+        Raises BrokerError when brokers refuse, or none has answered by then.
         """
         deadline = time.monotonic() + within_s
         with translated("asking for a producer id", None, "kafka.delivery.timeout.ms", lambda: self.last_failure):
@@ -232,13 +210,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
 
     def last_sequence(self, tp: TopicPartition, producer_id: int) -> int | None:
         """The sequence number of the last record of a producer in a log, as its leader knows it (KIP-664); None where
-        it knows no such producer, where this user may not read the topic, or before Kafka 2.8. Seldom needed.
-
-        Raises
-        ------
-        BrokerError
-            When the leader does not answer.
-        """
+        it knows no such producer, where this user may not read the topic, or before Kafka 2.8. Seldom needed. Raises
+        BrokerError when the leader does not answer."""
         from kafka.protocol.admin import DescribeProducersRequest
 
         manager = self._bootstrapped()._manager

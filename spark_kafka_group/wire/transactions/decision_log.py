@@ -52,13 +52,7 @@ OF_A_FENCED_PRODUCER = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "
 
 
 class DecisionLog:
-    """The decisions of one cluster.
-
-    Raises
-    ------
-    BrokerError
-        By everything below.
-    """
+    """The decisions of one cluster. Raises BrokerError by everything below."""
 
     def __init__(self, client: TransactionClient, topic: str) -> None:
         self._client = client
@@ -157,24 +151,13 @@ class DecisionLog:
     ) -> int:
         """Write a record in a transaction of the transactional id `key`, and commit; its offset.
 
-        Parameters
-        ----------
-        sequence
-            How many records this producer, with this epoch, has written before.
-        sources
-            The offsets that the transaction commits, too.
-        check
-            Called with the time by its coordinator's clock, in milliseconds since the epoch, before anything is
+        `sequence`: how many records this producer, with this epoch, has written before.
+        `sources`: the offsets that the transaction commits, too.
+        `check`: called with the time by its coordinator's clock, in milliseconds since the epoch, before anything is
             written. Nothing is if it raises TransactionError.
-
-        Raises
-        ------
-        ProducerFencedError
-            When the producer was fenced: nothing is written, then.
-        TransactionError
-            When the group of a source refuses its member: nothing is written, then.
-        BrokerTimeoutError
-            When brokers did not say in time whether it is written.
+        Raises ProducerFencedError when the producer was fenced: nothing is written, then. Raises TransactionError when
+        the group of a source refuses its member: nothing is written, then. Raises BrokerTimeoutError when brokers did
+        not say in time whether it is written.
         """
         with self._client.together():  # or brokers could abort the transaction between two of these requests
             for source in sources:

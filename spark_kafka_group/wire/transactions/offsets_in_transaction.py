@@ -39,15 +39,8 @@ def commit_offsets(
     client: TransactionClient, transactional_id: str, producer: ProducerIdAndEpoch, source: SourceOffsets
 ) -> None:
     """Have the transaction commit the offsets of a source, if its member is still in that generation of the group.
-
-    Raises
-    ------
-    ProducerFencedError
-        When the transaction is another producer's by now.
-    TransactionError
-        When the group refuses the member: it was fenced, expelled, or has lost its partitions.
-    BrokerError
-    """
+    Raises ProducerFencedError when the transaction is another producer's by now. Raises TransactionError when the group
+    refuses the member: it was fenced, expelled, or has lost its partitions. Raises BrokerError."""
     if not source.offsets:
         return
     client.add_group(transactional_id, producer, source.group_id)

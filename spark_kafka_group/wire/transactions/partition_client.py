@@ -37,14 +37,9 @@ ALL_IN_SYNC = -1
 class Fetched:
     """What a leader has at an offset.
 
-    Attributes
-    ----------
-    records
-        Record batches as they lie in the log.
-    stable
-        The last stable offset: transactions below it are over.
-    aborted
-        Producer id and first offset of transactions that were aborted, and have records here.
+    `records`: record batches as they lie in the log.
+    `stable`: the last stable offset: transactions below it are over.
+    `aborted`: producer id and first offset of transactions that were aborted, and have records here.
     """
 
     records: bytes
@@ -67,13 +62,7 @@ class PartitionClient:
         self._topics: set[str] = set()
 
     def exists(self, topic: str) -> bool:
-        """Whether there is a topic.
-
-        Raises
-        ------
-        BrokerError
-            When this user may not know it.
-        """
+        """Whether there is a topic. Raises BrokerError when this user may not know it."""
         self._refresh(topic)
         cluster = self._client.manager.cluster
         if topic in cluster.unauthorized_topics:
@@ -109,13 +98,8 @@ class PartitionClient:
         return int(self._at_leader(f"looking up the {named} of {tp}", tp, look_up))
 
     def fetch(self, tp: TopicPartition, offset: int, committed: bool) -> Fetched:
-        """Records from an offset on; with `committed`, only below the last stable offset.
-
-        Raises
-        ------
-        BrokerError
-            Caused by kafka-python's OffsetOutOfRangeError, where the log has no such offset.
-        """
+        """Records from an offset on; with `committed`, only below the last stable offset. Raises BrokerError caused by
+        kafka-python's OffsetOutOfRangeError, where the log has no such offset."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         topic_type = FetchRequest.FetchTopic
         partition = topic_type.FetchPartition(

@@ -53,19 +53,11 @@ STOLEN = "another process has begun with this kafka.transactional.id, and this o
 class TransactionClient:
     """A context manager, for one thread. It starts none.
 
-    Parameters
-    ----------
-    role
-        Of the client's name.
-    limit_ms
-        How long requests are repeated.
-    reached_before
-        This application has reached the cluster: brokers that cannot be reached are an outage, not a wrong address.
-
-    Raises
-    ------
-    BrokerError
-        Here, when no broker can be reached, and by everything below.
+    `role`: of the client's name.
+    `limit_ms`: how long requests are repeated.
+    `reached_before`: this application has reached the cluster: brokers that cannot be reached are an outage, not a
+        wrong address.
+    Raises BrokerError here, when no broker can be reached, and by everything below.
     """
 
     def __init__(self, options: ClientOptions, role: str, limit_ms: int, reached_before: bool = False) -> None:
@@ -114,19 +106,10 @@ class TransactionClient:
     ) -> ProducerIdAndEpoch:
         """Take an id: abort what it has open, and fence its producer.
 
-        Parameters
-        ----------
-        timeout_ms
-            How long its transactions may be open; up to a second less where a producer is expected.
-        expected
-            Take it from this producer only.
-        partitions
-            Of what is open, where no producer is expected: their leaders are waited for.
-
-        Raises
-        ------
-        ProducerFencedError
-            When another producer than the expected one has it.
+        `timeout_ms`: how long its transactions may be open; up to a second less where a producer is expected.
+        `expected`: take it from this producer only.
+        `partitions`: of what is open, where no producer is expected: their leaders are waited for.
+        Raises ProducerFencedError when another producer than the expected one has it.
         """
         with self.together():
             doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
@@ -222,12 +205,7 @@ class TransactionClient:
         self._ended(request, doing, transactional_id, found[transactional_id])
 
     def add(self, transactional_id: str, producer: ProducerIdAndEpoch, tps: Collection[TopicPartition]) -> None:
-        """Add partitions to a transaction.
-
-        Raises
-        ------
-        ProducerFencedError
-        """
+        """Add partitions to a transaction. Raises ProducerFencedError."""
         self._one(
             Request.ADD_PARTITIONS,
             f"adding {listed([str(tp) for tp in sorted(tps)])} to the transaction of {transactional_id}",
@@ -237,12 +215,7 @@ class TransactionClient:
         )
 
     def add_group(self, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str) -> None:
-        """Have a transaction cover offsets of a group.
-
-        Raises
-        ------
-        ProducerFencedError
-        """
+        """Have a transaction cover offsets of a group. Raises ProducerFencedError."""
         self._one(
             Request.ADD_GROUP,
             f"adding offsets of group {group_id} to the transaction of {transactional_id}",

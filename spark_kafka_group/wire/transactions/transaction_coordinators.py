@@ -52,14 +52,10 @@ Partitions = Mapping[str, Collection[TopicPartition]]
 class _Asking:
     """What one attempt asks for.
 
-    Attributes
-    ----------
-    partitions
-        Of the transactions that the request ends, as far as the caller knows them.
-    is_awaited
-        Whether the attempt is under way. What goes on with the client's next use sends nothing: it comes too late.
-    leaders
-        Lookups of this attempt, by the connection and the topics.
+    `partitions`: of the transactions that the request ends, as far as the caller knows them.
+    `is_awaited`: whether the attempt is under way. What goes on with the client's next use sends nothing: it comes too
+        late.
+    `leaders`: lookups of this attempt, by the connection and the topics.
     """
 
     request: Request
@@ -98,22 +94,14 @@ class Coordinators:
     ) -> dict[str, Answered]:
         """The coordinators' answers, once each is one that another attempt would not change.
 
-        Parameters
-        ----------
-        limit_s
-            How long requests are repeated.
-        instead
-            Called with an id and what its coordinator describes, right before each request for the id is sent; what it
-            returns counts as the answer, and nothing is sent then.
-        partitions
-            Of transactions that the requests end. Nothing is sent for an id while one of its partitions has no leader:
-            Kafka 4.3 and 4.4 count that as deleted (KAFKA-20734), write no marker to it, and say that the transaction
-            has ended. The next marker of the producer would end these records, too: those of an aborted batch would be
-            published, or those of a published one lost.
-
-        Raises
-        ------
-        BrokerTimeoutError
+        `limit_s`: how long requests are repeated.
+        `instead`: called with an id and what its coordinator describes, right before each request for the id is sent;
+            what it returns counts as the answer, and nothing is sent then.
+        `partitions`: of transactions that the requests end. Nothing is sent for an id while one of its partitions has
+            no leader: Kafka 4.3 and 4.4 count that as deleted (KAFKA-20734), write no marker to it, and say that the
+            transaction has ended. The next marker of the producer would end these records, too: those of an aborted
+            batch would be published, or those of a published one lost.
+        Raises BrokerTimeoutError.
         """
         done: dict[str, Answered] = {}
         waiting = list(dict.fromkeys(transactional_ids))

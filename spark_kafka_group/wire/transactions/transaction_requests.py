@@ -45,21 +45,13 @@ COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 
 @dataclass(frozen=True)
 class Described:
-    """A transactional id as its coordinator describes it.
-
-    Attributes
-    ----------
-    state
-        In Kafka's word, ``Ongoing`` for one that is open.
-    started_ms
-        When the transaction began, by the coordinator's clock; -1 where none is open.
-    """
+    """A transactional id as its coordinator describes it."""
 
     transactional_id: str
-    state: str
+    state: str  # in Kafka's word, ``Ongoing`` for one that is open
     producer: ProducerIdAndEpoch
     timeout_ms: int
-    started_ms: int
+    started_ms: int  # when the transaction began, by the coordinator's clock; -1 where none is open
     partitions: tuple[TopicPartition, ...]
 
     @property
@@ -89,15 +81,9 @@ class Described:
 
 @dataclass(frozen=True)
 class About:
-    """What a call asks for, and of what: for advice, where brokers refuse it.
+    """What a call asks for, and of what: for advice, where brokers refuse it."""
 
-    Attributes
-    ----------
-    request
-        None for lookups of topics.
-    """
-
-    request: Request | None = None
+    request: Request | None = None  # None for lookups of topics
     topics: tuple[str, ...] = ()
     group_id: str | None = None
     transactional_id: str | None = None
@@ -119,10 +105,7 @@ def find_coordinators(transactional_ids: Collection[str]) -> Any:
 def init_producer_id(transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None) -> Any:
     """Take an id: a transaction that is open is aborted, and its producer fenced.
 
-    Parameters
-    ----------
-    expected
-        Only if this producer has the id now. Needs version 3.
+    `expected`: only if this producer has the id now. Needs version 3.
     """
     producer = expected or NO_PRODUCER
     return InitProducerIdRequest(

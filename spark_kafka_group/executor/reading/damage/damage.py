@@ -18,28 +18,14 @@ MOST_OF_AN_UNKNOWN_END = 1 << 19
 
 @dataclass(frozen=True)
 class Damage:
-    """A record batch of a chunk that cannot be read.
-
-    Attributes
-    ----------
-    byte
-        Where it begins in the chunk's records.
-    header
-        Its header, if that is possible and the whole batch is in the chunk.
-    least_offset
-        Its base offset by the header, or the least offset it can have; None if neither is known.
-    first
-        The first wanted offset that was not read.
-    error
-        Why it cannot be read.
-    """
+    """A record batch of a chunk that cannot be read."""
 
     chunk: Chunk
-    byte: int
-    header: Frame | None
-    least_offset: int | None
-    first: int
-    error: CorruptRecordError
+    byte: int  # where it begins in the chunk's records
+    header: Frame | None  # its header, if that is possible and the whole batch is in the chunk
+    least_offset: int | None  # its base offset by the header, or the least offset it can have; None if neither is known
+    first: int  # the first wanted offset that was not read
+    error: CorruptRecordError  # why it cannot be read
 
     @property
     def tp(self) -> TopicPartition:
@@ -56,10 +42,7 @@ class Damage:
     def raw(self, next_header: bytes = b"") -> bytes:
         """The bytes of the damaged record batch.
 
-        Parameters
-        ----------
-        next_header
-            First bytes of the next record batch that the broker finds; empty if it finds none.
+        `next_header`: first bytes of the next record batch that the broker finds; empty if it finds none.
         """
         end = len(self.records) if self.header is None else self.header.end
         rest, after = bytes(self.records[self.byte : end]), bytes(self.records[end : end + HEADER_BYTES])
@@ -85,12 +68,8 @@ class WayOn(NamedTuple):
 class Surroundings:
     """Looks at the bytes of a log beside a damaged record batch.
 
-    Parameters
-    ----------
-    scan
-        Of the decoder.
-    search
-        Returns the task's search, which connects when it is first needed.
+    `scan`: of the decoder.
+    `search`: returns the task's search, which connects when it is first needed.
     """
 
     def __init__(self, scan: Scan, search: Callable[[], Search]) -> None:
@@ -100,10 +79,7 @@ class Surroundings:
     def linked(self, chunk: Chunk, byte: int, target: int, least: int) -> Frame | None:
         """The first undamaged record batch behind `byte` whose headers lead to the batch at byte `target`.
 
-        Parameters
-        ----------
-        least
-            Least base offset it may have.
+        `least`: least base offset it may have.
         """
         return batch_headers.leading_to(self._scan, chunk.tp, chunk.records, byte, target, least, self._search().intact)
 

@@ -47,19 +47,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Offsets of one partition that were not read, ``first <= offset < following``, and why.
-
-    Attributes
-    ----------
-    raw
-        The bytes of their record batch, as far as the task has them and knows its end.
-    """
+    """Offsets of one partition that were not read, ``first <= offset < following``, and why."""
 
     tp: TopicPartition
     first: int
     following: int
     error: CorruptRecordError
-    raw: bytes
+    raw: bytes  # the bytes of their record batch, as far as the task has them and knows its end
 
     def __str__(self) -> str:
         if self.following <= self.first:
@@ -78,10 +72,7 @@ class DeadLetters:
     The value of a record is the bytes of the record batch; the key is null. Its headers are those of Kafka Connect's
     dead letters, with the first offset that was not read, and :data:`NEXT_OFFSET`.
 
-    Parameters
-    ----------
-    outlives
-        Whether brokers that are away are waited for, up to maxBrokerOutage if that is set.
+    `outlives`: whether brokers that are away are waited for, up to maxBrokerOutage if that is set.
     """
 
     def __init__(self, options: Options, outlives: bool = False) -> None:
@@ -89,13 +80,8 @@ class DeadLetters:
         self._sink_options = sink_options(options, outlives)
 
     def send(self, left_out: LeftOut) -> None:
-        """Send one; returns when all in-sync replicas have it.
-
-        Raises
-        ------
-        BrokerError
-            When the topic does not exist, or does not take the record.
-        """
+        """Send one; returns when all in-sync replicas have it. Raises BrokerError when the topic does not exist, or
+        does not take the record."""
         tp, error = left_out.tp, left_out.error
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
         context = TaskContext.get()
@@ -123,14 +109,9 @@ LONGEST_PAUSE_S = 5.0
 class Remedy:
     """Handles the record batches of one task that cannot be read.
 
-    Parameters
-    ----------
-    largest
-        Most bytes that a record batch may have.
-    connect
-        Makes the connections of the search.
-    outage
-        Waits for brokers that are away; None where that is an error.
+    `largest`: most bytes that a record batch may have.
+    `connect`: makes the connections of the search.
+    `outage`: waits for brokers that are away; None where that is an error.
     """
 
     def __init__(
@@ -166,29 +147,14 @@ class Remedy:
     ) -> WayOn | None:
         """Leave out the record batch at a byte of `chunk`, and with it as little as possible.
 
-        Parameters
-        ----------
-        error
-            Why the record batch cannot be read.
-        decoded_from
-            Byte from which `chunk` was decoded without an error.
-        wanted
-            The first offset wanted from that byte on.
-        damaged_at
-            Byte where the record batch begins.
-
-        Returns
-        -------
-        WayOn or None
-            None when `chunk` has nothing more to decode. If more of the partition is wanted, the fetcher has its
-            position.
-
-        Raises
-        ------
-        CorruptRecordError
-            With onCorruptRecord=fail.
-        BrokerError, ReadError
-            When brokers do not answer, or the dead-letter topic does not take the record.
+        `error`: why the record batch cannot be read.
+        `decoded_from`: byte from which `chunk` was decoded without an error.
+        `wanted`: the first offset wanted from that byte on.
+        `damaged_at`: byte where the record batch begins.
+        Returns None when `chunk` has nothing more to decode. If more of the partition is wanted, the fetcher has its
+        position.
+        Raises CorruptRecordError with onCorruptRecord=fail; BrokerError, ReadError when brokers do not answer, or the
+        dead-letter topic does not take the record.
         """
         damage = self._damage(chunk, error, decoded_from, wanted, damaged_at)
         if chunk.of_follower:
@@ -249,15 +215,8 @@ class Remedy:
     def shown(self, silent: Chunk) -> Chunk | None:
         """Bytes of the log from before an offset that the broker is silent about, if they show why.
 
-        Returns
-        -------
-        Chunk or None
-            It holds the record batch in question, or damage in its place. None when there is nothing to be seen: the
-            fetcher then asks again, or for another offset of that record batch.
-
-        Raises
-        ------
-        BrokerError, ReadError
+        They hold the record batch in question, or damage in its place. None when there is nothing to be seen: the
+        fetcher then asks again, or for another offset of that record batch. Raises BrokerError, ReadError.
         """
         try:
             return self._shown(silent)
@@ -360,13 +319,9 @@ class Remedy:
         """The next record batch that the broker finds, and the byte where it begins in a chunk, None if it is in none.
 
         The chunk is that of `damage`, or one with more of the log. More is asked for only where the broker was silent
-        about an offset in between.
-
-        Raises
-        ------
-        BrokerTimeoutError
-            When a broker is silent about offsets that would be left out, for as long as reading may stall. Meanwhile
-            no other partition is asked for, so outages of others count: they cannot end.
+        about an offset in between. Raises BrokerTimeoutError when a broker is silent about offsets that would be left
+        out, for as long as reading may stall. Meanwhile no other partition is asked for, so outages of others count:
+        they cannot end.
         """
         began, pause_s = time.monotonic(), 0.1
         while True:

@@ -95,20 +95,11 @@ def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Fo
 class Search:
     """Asks the leaders of partitions for one record batch at a time, over connections of its own.
 
-    Parameters
-    ----------
-    connect
-        Makes its connections.
-    epochs
-        Epochs of the leaders whose records are looked for; a partition without one is read from any leader.
-    outage
-        Waits for brokers that are away; None where that is an error.
-
-    Attributes
-    ----------
-    unanswered
-        Whether the broker had neither records nor an error for an offset that :meth:`first_from` asked for last, or an
-        error that may mean anything. Records that it does not find may be there then.
+    `connect`: makes its connections.
+    `epochs`: epochs of the leaders whose records are looked for; a partition without one is read from any leader.
+    `outage`: waits for brokers that are away; None where that is an error.
+    `unanswered`: whether the broker had neither records nor an error for an offset that :meth:`first_from` asked for
+        last, or an error that may mean anything. Records that it does not find may be there then.
     """
 
     def __init__(
@@ -138,15 +129,9 @@ class Search:
         """The first record batch with an offset from `first` on that can be found, in the whole log if none before
         `end` can be.
 
-        Parameters
-        ----------
-        least
-            Where it may begin.
-
-        Raises
-        ------
-        BrokerError, ReadError, LeaderChangedError
-            When brokers do not answer, or with an error that is not about their logs.
+        `least`: where it may begin.
+        Raises BrokerError, ReadError, LeaderChangedError when brokers do not answer, or with an error that is not about
+        their logs.
         """
         self.unanswered = False
 
@@ -177,12 +162,8 @@ class Search:
         return True
 
     def answers(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether the broker has something to send for an offset, once asked again.
-
-        Raises
-        ------
-        BrokerError, ReadError, LeaderChangedError
-        """
+        """Whether the broker has something to send for an offset, once asked again. Raises BrokerError, ReadError,
+        LeaderChangedError."""
         return len(self._fetched(self._brokers, tp, offset).records) > 0
 
     def before(self, tp: TopicPartition, offset: int) -> int | None:
@@ -204,12 +185,8 @@ class Search:
         return None
 
     def seen(self, tp: TopicPartition, offset: int) -> SeenBytes:
-        """A large part of the log, as the broker sends it for an offset; empty if it sends nothing.
-
-        Raises
-        ------
-        BrokerError, ReadError, LeaderChangedError
-        """
+        """A large part of the log, as the broker sends it for an offset; empty if it sends nothing. Raises BrokerError,
+        ReadError, LeaderChangedError."""
         fetched = self._fetched(self._wide, tp, offset)
         return SeenBytes(offset, memoryview(bytes(fetched.records)), fetched.aborted)
 
@@ -253,13 +230,8 @@ class Search:
         raise BrokerError(f"looking in {tp} for a record batch from offset {offset} on: {problem}")
 
     def _is_answer(self, partition: FetchedPartition, offset: int) -> bool:
-        """Whether the answer is about the log; else the leader is looked up again.
-
-        Raises
-        ------
-        ReadError
-            When the broker refuses to say it.
-        """
+        """Whether the answer is about the log; else the leader is looked up again. Raises ReadError when the broker
+        refuses to say it."""
         tp, error = partition.tp, partition.error
         if error is None:
             self.unanswered |= not partition.records

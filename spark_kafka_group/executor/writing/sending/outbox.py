@@ -20,25 +20,13 @@ NOT_STAMPED = -2
 
 @dataclass(slots=True, eq=False)
 class Sealed:
-    """A record batch on its way.
-
-    Attributes
-    ----------
-    first
-        How many records of the partition were handed over before its first one.
-    since_s
-        When it was handed over.
-    stamped
-        The sequence number that is in its bytes.
-    halvings
-        How often record batches of its topic had been halved when it was made.
-    """
+    """A record batch on its way."""
 
     batch: EncodedBatch
-    first: int
-    since_s: float
-    stamped: int = NOT_STAMPED
-    halvings: int = 0
+    first: int  # how many records of the partition were handed over before its first one
+    since_s: float  # when it was handed over
+    stamped: int = NOT_STAMPED  # the sequence number that is in its bytes
+    halvings: int = 0  # how often record batches of its topic had been halved when it was made
 
     @property
     def size(self) -> int:
@@ -49,23 +37,12 @@ class Sealed:
 class Outbox:
     """Batches of a partition.
 
-    Parameters
-    ----------
-    sequence
-        Of the first record; 0 for a producer that has not written there.
-
-    Attributes
-    ----------
-    node
-        Who leads, as far as that is known.
-    records, last_offset
-        Acknowledged records, and the offset of the last one; -1 where brokers have not said.
-    problem
-        Why the last attempt failed; empty while none has.
-    not_before_s
-        When the next attempt may be made.
-    missing_since_s
-        Since when all answers of brokers lack the partition; None while they have it.
+    `sequence`: of the first record; 0 for a producer that has not written there.
+    `node`: who leads, as far as that is known.
+    `records`, `last_offset`: acknowledged records, and the offset of the last one; -1 where brokers have not said.
+    `problem`: why the last attempt failed; empty while none has.
+    `not_before_s`: when the next attempt may be made.
+    `missing_since_s`: since when all answers of brokers lack the partition; None while they have it.
     """
 
     def __init__(self, tp: TopicPartition, sequence: int = 0) -> None:

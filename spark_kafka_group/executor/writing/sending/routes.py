@@ -35,15 +35,8 @@ Asked = list[tuple[Outbox, Sealed]]
 class Routes:
     """Of one task. Nothing here waits.
 
-    Parameters
-    ----------
-    boxes
-        The task's, to which it adds.
-
-    Attributes
-    ----------
-    problem
-        Why the last attempt to look up or to connect failed.
+    `boxes`: the task's, to which it adds.
+    `problem`: why the last attempt to look up or to connect failed.
     """
 
     def __init__(
@@ -109,15 +102,8 @@ class Routes:
 
     def look_up(self, now: float) -> bool:
         """Let lookups and attempts to connect go on, and begin a lookup where one is due; whether one has come to an
-        end.
-
-        Raises
-        ------
-        WriteError
-            When a partition does not exist, or is another one than before.
-        BrokerError
-            When brokers refuse connections.
-        """
+        end. Raises WriteError when a partition does not exist, or is another one than before; BrokerError when brokers
+        refuse connections."""
         brokers = self._brokers
         if brokers.busy:
             try:
@@ -142,10 +128,7 @@ class Routes:
     def _take_leaders(self, now: float, lately: bool) -> None:
         """Sort batches by leaders, and see what has become of their partitions.
 
-        Parameters
-        ----------
-        lately
-            Whether brokers have answered shortly before, too.
+        `lately`: whether brokers have answered shortly before, too.
         """
         for topic in {tp.topic for tp in self._boxes}:
             self._note_topic_id(topic)
@@ -186,13 +169,7 @@ class Routes:
         return self._brokers.connections()
 
     def connection(self, node_id: int, now: float) -> ProduceConnection[Asked] | None:
-        """The connection to a node, if there is one by now.
-
-        Raises
-        ------
-        BrokerError
-            When brokers refuse connections.
-        """
+        """The connection to a node, if there is one by now. Raises BrokerError when brokers refuse connections."""
         if now < self._not_before_s.get(node_id, 0.0):
             return None
         try:
@@ -217,12 +194,8 @@ class Routes:
 class Receivers:
     """Of one task at a time.
 
-    Attributes
-    ----------
-    session
-        The producer of the last task, if that has ended well.
-    halvings
-        How often brokers had record batches of a topic halved, as these were too large.
+    `session`: the producer of the last task, if that has ended well.
+    `halvings`: how often brokers had record batches of a topic halved, as these were too large.
     """
 
     brokers: ReceivingBrokers[Any]

@@ -18,17 +18,11 @@ from spark_kafka_group.values.offsets import TopicPartition
 
 @dataclass
 class ProducerSession:
-    """Without transactions.
-
-    Attributes
-    ----------
-    sequences
-        Of the next record of each partition.
-    """
+    """A producer without transactions."""
 
     producer_id: int
     epoch: int
-    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)  # of the next record of each partition
 
 
 NOBODY, NO_SEQUENCE = (-1, -1), -1
@@ -60,26 +54,17 @@ class Producer(Protocol):
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction that is open.
-
-    Attributes
-    ----------
-    before_first
-        Called with partitions before the first batch of each is sent.
-    """
+    """A transaction that is open."""
 
     transactional_id: str
     producer: Producer
-    before_first: Callable[[set[TopicPartition]], None]
+    before_first: Callable[[set[TopicPartition]], None]  # called with partitions before the first batch of each is sent
 
 
 class Stamping:
     """Stamps the batches of one task.
 
-    Attributes
-    ----------
-    session
-        Of a producer without a transaction; None where brokers need not know batches again.
+    `session`: of a producer without a transaction; None where brokers need not know batches again.
     """
 
     def __init__(self, encoder: Stamps, transaction: Transaction | None) -> None:
