@@ -129,7 +129,7 @@ def run_query(options: Mapping[str, str], every_s: float, batch_s: float, ending
     from spark_kafka_group.driver.stream import StreamDriver
     from spark_kafka_group.executor.reading.read import read
     from spark_kafka_group.options import Options
-    from spark_kafka_group.values.task import ReadTask
+    from spark_kafka_group.values.offsets import ReadTask
 
     parsed = Options.parse(dict(options))
     driver, batches = StreamDriver(parsed), Batches()

@@ -28,7 +28,7 @@ from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.download import VERSION as KAFKA_VERSION
 from spark_kafka_group.testing.download import java
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 
 T = TypeVar("T")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -24,8 +24,7 @@ from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 CASES = (
     # bytes of a record, codec, records, least times ConsumerPerformance
@@ -40,7 +39,7 @@ import json, sys, time
 from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import ReadTask
 settings, topic, records = json.loads(sys.argv[1])
 began = time.perf_counter()
 task = ReadTask((OffsetRange(TopicPartition(topic, 0), 0, records),))

@@ -20,7 +20,7 @@ from partitions import EACH, fill_evenly
 from pyspark.sql import SparkSession
 
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 
 PARTITIONS = 4
 SHARES = ("JVM", "children", "broker")

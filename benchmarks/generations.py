@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark_kafka_group.assignors import resolve
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 from spark_kafka_group.values.offsets import GROUP_KEY
 from spark_kafka_group.wire import GroupClient
 

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 
 TOPIC = "quiet"
 REQUEST_LOG = "kafka.request.logger"

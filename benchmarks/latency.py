@@ -24,7 +24,7 @@ from common import Goal, Report, parser, percentiles, session
 from pyspark.sql import SparkSession
 
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 
 TOPIC, PARTITIONS = "sent", 4
 FIRST = 20

@@ -27,8 +27,7 @@ from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 MIB = 1 << 20
 ALLOCATORS = 32 * MIB

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from streaming import PHASES
 
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 
 EACH = 10
 """Records of a partition in a micro-batch."""

@@ -24,7 +24,7 @@ from memory import MIB, status
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group import Record, RecordProcessor
-from spark_kafka_group.processing.hand_off import HandOff
+from spark_kafka_group.processing.handler_task import HandOff
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster

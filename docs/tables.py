@@ -9,7 +9,7 @@ from pathlib import Path
 from spark_kafka_group.driver.steps.progress import MEANINGS
 from spark_kafka_group.metrics import metric_table
 from spark_kafka_group.options import SECTIONS, documentation
-from spark_kafka_group.options.sink_sections import SINK_SECTIONS
+from spark_kafka_group.options.producing import SINK_SECTIONS
 from spark_kafka_group.wire import reactions
 
 PAGES = Path(__file__).parent

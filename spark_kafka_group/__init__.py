@@ -31,7 +31,7 @@ from spark_kafka_group.errors import (
     WorkersPythonError,
     WriteError,
 )
-from spark_kafka_group.spark.spark_version import require_supported, warn_without_java
+from spark_kafka_group.spark.installation import require_supported, warn_without_java
 
 require_supported()  # an older pyspark lacks modules that the next line imports
 warn_without_java()

@@ -22,11 +22,10 @@ from pathlib import Path
 import spark_kafka_group
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.pictures import plot
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.tools import describe, group_records, jobs, reset, transactions, verify
 from spark_kafka_group.tools.admin_connection import as_given
-from spark_kafka_group.tools.arguments import Parser
-from spark_kafka_group.tools.command_errors import UsageError
+from spark_kafka_group.tools.arguments import Parser, UsageError
 from spark_kafka_group.tools.top import command as top
 
 CONSOLE = "groupkafka"

@@ -42,7 +42,7 @@ partition, the offset and what to change.
 
 from __future__ import annotations
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 
 NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """Environment variable by which Spark's Python processes send an error's text alone."""

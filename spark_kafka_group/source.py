@@ -32,8 +32,8 @@ from spark_kafka_group.spark.spark_processes import (
     keep_imports,
     no_collection,
 )
+from spark_kafka_group.values.offsets import ReadTask
 from spark_kafka_group.values.schema import spark_schema, why_others
-from spark_kafka_group.values.task import ReadTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ class GroupKafkaDataSource(DataSource):
         # `spark.dataSource.register` asks for it first. Workers, and clients of Spark Connect, have no context.
         core = sys.modules.get("pyspark.core.context")
         if core is not None and core.SparkContext._active_spark_context is not None:
-            from spark_kafka_group.spark.workers_python import require_importable
+            from spark_kafka_group.spark.installation import require_importable
 
             require_importable(core.SparkContext._active_spark_context)
         return "groupkafka"

@@ -13,7 +13,7 @@ from spark_kafka_group.errors import CommitError, GroupKafkaError, MembershipLos
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import fix_ranges
 from spark_kafka_group.options.checks import check_for_batch
-from spark_kafka_group.spark.workers_python import require_found
+from spark_kafka_group.spark.installation import require_found
 from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.values.schema import arrow_schema

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import fix_ranges
 from spark_kafka_group.options.checks import check_for_batch
-from spark_kafka_group.spark.workers_python import require_found
+from spark_kafka_group.spark.installation import require_found
 from spark_kafka_group.values.offsets import OffsetRange
 from spark_kafka_group.values.schema import arrow_schema
 

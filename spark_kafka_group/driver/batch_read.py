@@ -16,9 +16,8 @@ from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import Bound, Position
-from spark_kafka_group.options.subscription import no_topics
-from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.options.reading import no_topics
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient, LogClient
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.planned_batch import Batch
+from spark_kafka_group.driver.planner import Batch
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics

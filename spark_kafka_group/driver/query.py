@@ -10,13 +10,13 @@ from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.membership.member import Member
 from spark_kafka_group.driver.membership.member_protocol import Membership
-from spark_kafka_group.driver.planned_batch import Batch
+from spark_kafka_group.driver.planner import Batch
 from spark_kafka_group.driver.positions.standing import Standing
 from spark_kafka_group.driver.positions.truncation import DataLoss
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.values.commit_metadata import group_id_of, instance_id_of
 from spark_kafka_group.values.offsets import GroupOffset
 from spark_kafka_group.wire import Generation, GroupClient

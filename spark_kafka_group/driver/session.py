@@ -41,7 +41,7 @@ from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
-from spark_kafka_group.driver.planned_batch import Batch
+from spark_kafka_group.driver.planner import Batch
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps import next_end, replayed
 from spark_kafka_group.driver.steps.backlog import Backlog

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.reading import DEAD_LETTER
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import DEAD_LETTER, Subscription
 from spark_kafka_group.values.retry_topics import dead_letter_topic, main_topic
 from spark_kafka_group.wire import LogClient
 

@@ -23,11 +23,10 @@ from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import FencedError, MembershipError, OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.subscription import no_topics
+from spark_kafka_group.options.reading import no_topics
 from spark_kafka_group.values.commit_metadata import group_id_of
 from spark_kafka_group.values.file_sinks import stop_if_refused
-from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.outage import PROBE_MS, BrokersAwayError, QueryOutage
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spark_kafka_group.text.json_text import is_deep, parsed
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import is_deep, parsed, printable
 
 LONGEST = 2_000
 """The most characters that are shown of a value."""

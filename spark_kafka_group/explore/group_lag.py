@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spark_kafka_group.explore.own_options import to_look_at_topics
+from spark_kafka_group.explore.record_samples import to_look_at_topics
 from spark_kafka_group.explore.shown_table import Table, short_name
 from spark_kafka_group.text.text_table import counted, shortened
 from spark_kafka_group.tools.coordinators import missing_groups

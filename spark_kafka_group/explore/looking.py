@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 
 from spark_kafka_group.errors import BrokerError, OffsetOutOfRangeError, OptionError, ReadError
 from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
-from spark_kafka_group.explore.own_options import to_look_at
-from spark_kafka_group.explore.record_samples import headers_of
+from spark_kafka_group.explore.record_samples import headers_of, to_look_at
 from spark_kafka_group.explore.shown_table import WIDTH, Laid, Table, milliseconds, moment, short_name, shown
 from spark_kafka_group.options import Options
 from spark_kafka_group.text.text_table import clipped, counted

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.explore.looking import existing
-from spark_kafka_group.explore.own_options import to_look_at
+from spark_kafka_group.explore.record_samples import to_look_at
 from spark_kafka_group.explore.shown_table import Table, milliseconds, moment, short_name
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found

@@ -1,9 +1,9 @@
-"""One record of each topic: how its records look."""
+"""One record of each topic: how its records look; and the options of the source that looking needs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from spark_kafka_group.errors import CorruptRecordError, GroupKafkaError
@@ -12,7 +12,8 @@ from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.explore.decoded import Decoded, decoded
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions, Options, parsed_each
+from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.tools.few_records import ROLE, of_many_partitions
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
@@ -92,3 +93,36 @@ def _codec(twin: decode.Decoder, tp: TopicPartition, sent: memoryview) -> str | 
 def headers_of(row: dict[str, Any]) -> tuple[tuple[str, Decoded], ...]:
     """A record's headers."""
     return tuple((header["key"], decoded(header["value"])) for header in row["headers"] or ())
+
+
+SUBSCRIPTIONS = {"subscribe", "subscribepattern", "assign"}
+ALL_TOPICS = {"subscribePattern": ".*"}
+_OF_CLIENTS = {field.name for field in dataclasses.fields(ClientOptions)}
+
+
+def to_look_at_topics(options: Mapping[str, Any]) -> Options:
+    """Of the topics that `options` subscribe to; of all topics where they name none.
+
+    Raises
+    ------
+    OptionError
+    """
+    named = {name: value for name, value in options.items() if name.lower() in SUBSCRIPTIONS}
+    return _parsed(options, named or ALL_TOPICS)
+
+
+def to_look_at(options: Mapping[str, Any], topic: str) -> Options:
+    """Of one topic.
+
+    Raises
+    ------
+    OptionError
+    """
+    return _parsed(options, {"subscribe": topic})
+
+
+def _parsed(options: Mapping[str, Any], subscription: Mapping[str, Any]) -> Options:
+    """Without the group, which nothing here joins, and without where a query starts. Corrupt records are left out."""
+    parsed_each(options)
+    kept = {name: value for name, value in options.items() if DECLARED[name.lower()][0] in _OF_CLIENTS}
+    return Options.parse({**kept, **subscription, "includeHeaders": "true", "onCorruptRecord": "skip"})

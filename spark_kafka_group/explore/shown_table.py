@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.text import text_table
-from spark_kafka_group.text.json_text import excerpt
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import excerpt, printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

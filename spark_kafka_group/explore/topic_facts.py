@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.explore.decoded import Decoded
-from spark_kafka_group.explore.own_options import to_look_at_topics
-from spark_kafka_group.explore.record_samples import Sample, samples
+from spark_kafka_group.explore.record_samples import Sample, samples, to_look_at_topics
 from spark_kafka_group.explore.shown_table import Table, moment
 from spark_kafka_group.text.text_table import counted
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition

@@ -14,7 +14,7 @@ from spark_kafka_group.errors import ListeningError, MissingPackageError
 from spark_kafka_group.metrics.group_metrics import GroupMetrics
 from spark_kafka_group.metrics.metric_table import COUNTER, METRICS, PARTITION_METRICS, Metric
 from spark_kafka_group.metrics.scraped_port import ScrapedPort
-from spark_kafka_group.text.json_text import excerpt
+from spark_kafka_group.text.foreign_text import excerpt
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

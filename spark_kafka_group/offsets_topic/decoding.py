@@ -3,9 +3,9 @@
 Formats are those of Kafka's group-coordinator module: ``OffsetCommitKey``/``Value``, ``GroupMetadataKey``/``Value``.
 A key begins with the kind of the record, a value with the version of its layout. Values from version 4 on are flexible:
 strings and arrays have compact lengths, and every structure ends in tagged fields, which are skipped. Kafka 4.3 writes
-commits as version 4 and generations as version 3. A generation's record has the members' subscriptions and
-assignments, which ``consumer_protocol`` reads. A group of the newer protocol has no generations, but the records of
-``consumer_group_records``.
+commits as version 4 and generations as version 3. A generation's record has the members' subscriptions and assignments
+(``ConsumerProtocolSubscription``, ``ConsumerProtocolAssignment``), in bytes that the members wrote. A group of the
+newer protocol has no generations, but the records of ``consumer_group_records``.
 """
 
 from __future__ import annotations
@@ -199,3 +199,51 @@ def _member(version: int, values: KafkaBytes) -> StoredMember:
     )
     values.tags()
     return member
+
+
+NEWEST_PROTOCOL = 3
+
+
+@dataclass(frozen=True)
+class MemberSubscription:
+    """A member's subscription: topics, and from version 1 on its earlier partitions and their generation."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...]
+    generation: int | None
+    rack: str | None
+
+
+def subscription_of(data: bytes) -> MemberSubscription:
+    """A member's subscription; later versions only append, so they are read as the newest one known.
+
+    Raises
+    ------
+    ValueError
+        When the bytes are something else.
+    """
+    if not data:
+        return MemberSubscription(0, (), (), None, None)
+    fields = KafkaBytes(data)
+    version = min(fields.protocol_version(), NEWEST_PROTOCOL)
+    topics = tuple(fields.string() for _ in range(fields.count()))
+    fields.nullable_bytes()  # user data
+    owned = fields.partitions() if version >= 1 else ()
+    generation = fields.int32() if version >= 2 else None
+    return MemberSubscription(version, topics, owned, generation, fields.nullable_string() if version >= 3 else None)
+
+
+def assignment_of(data: bytes) -> tuple[TopicPartition, ...]:
+    """A member's partitions; no bytes, which the coordinator stores while nothing is assigned, are none.
+
+    Raises
+    ------
+    ValueError
+        When the bytes are something else.
+    """
+    if not data:
+        return ()
+    fields = KafkaBytes(data)
+    fields.protocol_version()
+    return fields.partitions()

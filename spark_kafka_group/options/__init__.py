@@ -13,8 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from spark_kafka_group.options.connection import ClientOptions, Connection
-from spark_kafka_group.options.fetching import Fetching
+from spark_kafka_group.options.connection import ClientOptions, Connection, Fetching
 from spark_kafka_group.options.given_values import LONGEST_TEXT, check_required, values, why_unknown
 from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.reading import Reading

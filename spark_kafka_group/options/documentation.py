@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from spark_kafka_group.options.producing import SINK_SECTIONS
 from spark_kafka_group.options.sections import DECLARED, SECTIONS
-from spark_kafka_group.options.sink_sections import SINK_SECTIONS
 from spark_kafka_group.options.unsupported import OF_CLIENTS, UNSUPPORTED, UNSUPPORTED_IN_SINKS
 
 FIRST = {

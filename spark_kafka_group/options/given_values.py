@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.security.option_values import is_key
-from spark_kafka_group.text.json_text import shortened
+from spark_kafka_group.text.foreign_text import shortened
 
 LONGEST_NAME = 200
 """The longest name that is compared with known names."""

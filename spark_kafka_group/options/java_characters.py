@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NoReturn
 
-from spark_kafka_group.text.json_text import excerpt
+from spark_kafka_group.text.foreign_text import excerpt
 
 LETTERS, DIGITS = frozenset(string.ascii_letters), frozenset(string.digits)
 NAME = LETTERS | DIGITS | frozenset("._-")

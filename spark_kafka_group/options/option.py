@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from spark_kafka_group.text.json_text import MOST_DIGITS
+from spark_kafka_group.text.foreign_text import MOST_DIGITS
 from spark_kafka_group.values.offsets import INT32_MAX
 
 

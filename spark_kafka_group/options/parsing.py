@@ -13,7 +13,7 @@ from types import MappingProxyType
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.options.java_pattern import in_python
 from spark_kafka_group.options.option import integer, names, text
-from spark_kafka_group.text.json_text import excerpt, parsed_without_doubles
+from spark_kafka_group.text.foreign_text import excerpt, parsed_without_doubles
 from spark_kafka_group.values.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
 from spark_kafka_group.values.retry_topics import is_topic_name
 from spark_kafka_group.values.transactional_ids import of_a_task

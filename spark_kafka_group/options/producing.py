@@ -1,11 +1,16 @@
-"""How records are sent to brokers, by the names of Kafka's producer, and what of a row is written."""
+"""Options of the sink: how records are sent to brokers, by the names of Kafka's producer, and what of a row is sent."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from spark_kafka_group.options import parsing
+from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.option import Section, boolean, choice, integer, option
+from spark_kafka_group.options.security import Security
+from spark_kafka_group.options.transacting import Transacting
 from spark_kafka_group.values.offsets import INT64_MAX
 
 MOST_IN_FLIGHT = 5
@@ -124,3 +129,26 @@ class Writing(Section):
         "`c` is compiled. `python` writes the same records slowly. `auto` takes `c` if it was built.",
         default="auto",
     )  # fmt: skip
+
+
+SINK_SECTIONS: dict[str, type[Section]] = {
+    "writing": Writing, "producing": Producing, "transacting": Transacting, "connection": Connection,
+    "security": Security,
+}  # fmt: skip
+OF_READING_ONLY = frozenset({"maxBrokerOutage", "kafka.default.api.timeout.ms", "partition.metadata.cache.ttl.ms"})
+"""Options of connections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""
+
+
+def _declared() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
+    fields = [
+        (name, field)
+        for name, section in SINK_SECTIONS.items()
+        for field in dataclasses.fields(section)  # type: ignore[arg-type]
+        if field.metadata["name"] not in OF_READING_ONLY
+    ]
+    fields.sort(key=lambda declared: not declared[1].metadata["required"])
+    return {field.metadata["name"].lower(): (name, field) for name, field in fields}
+
+
+SINK_DECLARED = _declared()
+"""Section and field of each option of the sink, by its name in lower case; those that are required first."""

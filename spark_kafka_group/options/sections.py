@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from spark_kafka_group.options.connection import ClientOptions, Connection
-from spark_kafka_group.options.fetching import Fetching
+from spark_kafka_group.options.connection import ClientOptions, Connection, Fetching
 from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.option import Section
 from spark_kafka_group.options.reading import Reading

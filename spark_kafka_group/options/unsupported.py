@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_kafka_group.options.producing import SINK_DECLARED
 from spark_kafka_group.options.sections import DECLARED
-from spark_kafka_group.options.sink_sections import SINK_DECLARED
 
 _NO_DESERIALIZERS = (
     "key and value are binary columns: turn them into other types with Spark, "

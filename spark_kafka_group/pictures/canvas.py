@@ -13,7 +13,7 @@ from itertools import pairwise, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 
 if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture

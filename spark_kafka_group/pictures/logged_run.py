@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spark_kafka_group.pictures import canvas
 from spark_kafka_group.pictures.canvas import MOST_NAMED, Elapsed, Theme, elapsed
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.tools.event_logs import Event, Run, read_run
 from spark_kafka_group.values.offsets import TopicPartition
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from spark_kafka_group.pictures import batch_timeline, canvas, committed_records, logged_run, owned_partitions
 from spark_kafka_group.pictures.canvas import DARK, LIGHT, Theme
 from spark_kafka_group.pictures.logged_run import Files
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import counted
-from spark_kafka_group.tools.arguments import Commands, add_command
-from spark_kafka_group.tools.command_errors import ToolError, UsageError
+from spark_kafka_group.tools.arguments import Commands, ToolError, UsageError, add_command
 from spark_kafka_group.tools.event_logs import Event
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from spark_kafka_group.metrics.group_metrics import ListenersCommits, metrics_of
 from spark_kafka_group.pictures import canvas, progress_samples
 from spark_kafka_group.pictures.canvas import Elapsed, Theme, elapsed, label, nth
 from spark_kafka_group.pictures.owned_partitions import name_rows
-from spark_kafka_group.text.json_text import excerpt, parsed
+from spark_kafka_group.text.foreign_text import excerpt, parsed
 from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartition
 
 if TYPE_CHECKING:

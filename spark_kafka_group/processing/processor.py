@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.metrics.group_metrics import OBSERVED
-from spark_kafka_group.processing.processor_settings import Backoff, Settings
-from spark_kafka_group.processing.record import REQUIRED, Record
-from spark_kafka_group.processing.returned_records import check_handler
-from spark_kafka_group.processing.topics_written import TopicsWritten
+from spark_kafka_group.processing.processor_settings import Backoff, Settings, TopicsWritten
+from spark_kafka_group.processing.record import REQUIRED, Record, check_handler
 from spark_kafka_group.spark.spark_processes import map_in_arrow
 
 if TYPE_CHECKING:
@@ -217,7 +215,7 @@ class RecordProcessor:
                     "retry_topics and dead_letter_topic need the headers of records, which count the attempts: set the "
                     "source's option includeHeaders to true"
                 )
-            from spark_kafka_group.processing.hand_off import check_topics
+            from spark_kafka_group.processing.handler_task import check_topics
 
             assert self._written is not None, "checked with the settings"
             check_topics(self._settings, self._written.source.reading.topics, self._written.source)
@@ -234,7 +232,7 @@ def _handle(
 
 def _rows(counted: DataFrame) -> DataFrame:
     """Those of them that are for topics."""
-    from spark_kafka_group.executor.reading.output_rows import NAMES
+    from spark_kafka_group.executor.writing.sink_columns import NAMES
 
     return counted.where("topic IS NOT NULL").select(*NAMES)
 

@@ -10,10 +10,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.reading.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
+from spark_kafka_group.executor.writing.sink_columns import OutputRow, OutputRows, arrow_batch, sink_columns
 from spark_kafka_group.options import ClientOptions, Options
-from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
+from spark_kafka_group.options.sink_options import sink_options
 from spark_kafka_group.processing.record import REQUIRED, records_of
 from spark_kafka_group.spark.spark_processes import map_in_arrow
 from spark_kafka_group.values.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without

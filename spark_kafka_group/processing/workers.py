@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from spark_kafka_group.errors import ProcessingError
-from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.returned_records import materialized
+from spark_kafka_group.processing.record import Record, materialized
 from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
 BUCKETS = 8 * 40

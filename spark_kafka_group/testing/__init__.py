@@ -12,9 +12,8 @@ notebook: :func:`open_sandbox`, whose Spark, topics and broker end with the kern
 
 from spark_kafka_group.testing.cluster import GroupRow, KafkaCluster
 from spark_kafka_group.testing.group_log import GroupGeneration, OffsetCommitted, read_group_log
-from spark_kafka_group.testing.node import Node
+from spark_kafka_group.testing.node import Node, wait_until
 from spark_kafka_group.testing.sandbox import Sandbox, open_sandbox
-from spark_kafka_group.testing.wait import wait_until
 
 __all__ = [
     "GroupGeneration",

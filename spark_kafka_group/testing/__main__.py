@@ -15,9 +15,9 @@ from typing import Any
 
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.download import VERSION, cache_directory, writable
+from spark_kafka_group.testing.node import wait_until
 from spark_kafka_group.testing.produce import PARTITIONS, VALUES, produce
-from spark_kafka_group.testing.wait import wait_until
-from spark_kafka_group.text.printable import AsWritten
+from spark_kafka_group.text.foreign_text import AsWritten
 
 COMMAND = "python -m spark_kafka_group.testing"
 # Exit codes, as those of systemctl status.

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_kafka_group.spark.spark_version import java
-from spark_kafka_group.testing import first_start
+from spark_kafka_group.spark.installation import java
+from spark_kafka_group.testing import download
 from spark_kafka_group.testing.download import VERSION, jars
-from spark_kafka_group.testing.node import Node, free_ports
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import Node, free_ports, wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -163,7 +162,7 @@ class KafkaCluster:
 
     def started(self) -> Path:
         """The folder that the first start of this version on this machine left."""
-        return first_start.prepared_folder(self.version, functools.partial(_first_start, self.version))
+        return download.prepared_folder(self.version, functools.partial(_first_start, self.version))
 
     def node(self, index: int) -> Node:
         """A node, from 0."""
@@ -190,7 +189,7 @@ class KafkaCluster:
 
     def _format(self) -> None:
         """Make the data directories of nodes that have none yet."""
-        cluster_id = first_start.new_id()
+        cluster_id = download.new_id()
         for node in self.nodes:
             node.check_port()
             node.configure()
@@ -446,10 +445,10 @@ def _first_start(version: str, parts: Path) -> None:
     cluster = KafkaCluster(directory=parts / "cluster", version=version)
     (node,) = cluster.nodes
     node.configure()
-    node.format_by_tool(first_start.new_id(), within_s=FORMATTED_WITHIN_S)
-    shutil.copytree(node.data, kept / first_start.DATA)
+    node.format_by_tool(download.new_id(), within_s=FORMATTED_WITHIN_S)
+    shutil.copytree(node.data, kept / download.DATA)
     try:
-        node.start(first_start.ANY_JVM, f"-XX:ArchiveClassesAtExit={kept / first_start.ARCHIVE}")
+        node.start(download.ANY_JVM, f"-XX:ArchiveClassesAtExit={kept / download.ARCHIVE}")
         cluster.wait_until_ready()
         _use(cluster.bootstrap_servers, cluster.create_topic("first"))
     finally:

@@ -1,4 +1,4 @@
-"""One Kafka node: its settings, its process, its log."""
+"""One Kafka node: its settings, its process, its log; and waiting for a condition instead of sleeping."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import random
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from spark_kafka_group.spark.spark_version import java
-from spark_kafka_group.testing import first_start
+from spark_kafka_group.spark.installation import java
+from spark_kafka_group.testing import download
 from spark_kafka_group.testing.download import jars, logging_jars
 
 LOG4J = """\
@@ -126,7 +128,7 @@ class Node:
     def format(self, cluster_id: str) -> None:
         """Make the data directory, without which Kafka does not start; one of an earlier cluster is kept."""
         if not (self.data / "meta.properties").exists():
-            first_start.copy_data(self._started(), self.data, cluster_id, self.number)
+            download.copy_data(self._started(), self.data, cluster_id, self.number)
 
     def format_by_tool(self, cluster_id: str, within_s: float) -> None:
         """The same, as Kafka's own tool does it.
@@ -152,7 +154,7 @@ class Node:
             return
         self._release()
         self.process = self._java(
-            "kafka.Kafka", "server.properties", options=options or first_start.options(self._started())
+            "kafka.Kafka", "server.properties", options=options or download.options(self._started())
         )
         # Tests end by kill -9 too, and then nothing of ours runs any more: no finally, no atexit.
         self._watchdog = subprocess.Popen(
@@ -231,3 +233,58 @@ class Node:
                 start_new_session=True,
                 env={name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
             )  # fmt: skip
+
+
+PARENT, SESSION = 1, 3
+"""Fields of /proc/<pid>/stat, counted from the state."""
+
+
+def children(pid: int) -> list[int]:
+    """Ids of a process's living children."""
+    return _living(PARENT, pid)
+
+
+def session(pid: int) -> list[int]:
+    """Ids of all living processes of the session that this one leads."""
+    return _living(SESSION, pid)
+
+
+def _living(field: int, value: int) -> list[int]:
+    ids = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[field]) == value and fields[0] != "Z":
+                ids.append(int(entry.name))
+    return ids
+
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], within: float, every: float = 0.05) -> T:
+    """Call `condition` until it returns something true; return that.
+
+    Parameters
+    ----------
+    within
+        Seconds to wait.
+    every
+        Seconds between calls.
+
+    Raises
+    ------
+    TimeoutError
+        With the last value `condition` returned.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not within {within} s; the last value was {value!r}")
+        time.sleep(every)

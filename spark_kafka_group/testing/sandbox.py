@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.testing.cluster import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
+from spark_kafka_group.testing.node import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 
 NOTHING = "-"
 GAP = "  "

@@ -12,8 +12,7 @@ from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTim
 from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
 from spark_kafka_group.options import OPTION_NAMES, Options
 from spark_kafka_group.options.unsupported import UNSUPPORTED
-from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import CLIENT_OPTIONS, ToolError
 from spark_kafka_group.tools.few_records import LagAdmin
 from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.wire.admin import GroupAdmin

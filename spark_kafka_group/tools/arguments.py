@@ -1,18 +1,22 @@
-"""Arguments that commands have in common."""
+"""Arguments that commands have in common, and how commands end: by an error's sentence, or by Ctrl-C."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import math
+import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.options import parsing
-from spark_kafka_group.text.printable import AsWritten
+from spark_kafka_group.text.foreign_text import AsWritten
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 Commands = Any
@@ -100,3 +104,17 @@ def seconds(text: str) -> float:
     if not 0 < number <= LONGEST_INTERVAL_S:
         raise argparse.ArgumentTypeError(f"{text!r} must be seconds, above 0 and up to {LONGEST_INTERVAL_S}")
     return number
+
+
+class ToolError(GroupKafkaError):
+    """Raised when a command fails; the text says what to change."""
+
+
+class UsageError(ToolError):
+    """Raised when arguments contradict each other in a way that argparse does not see."""
+
+
+def end_at_ctrl_c() -> None:
+    """End the process at once: nothing is to be cleaned up, and a KeyboardInterrupt was seen to have no effect."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spark_kafka_group.text.json_text import parsed
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.text.foreign_text import parsed
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.values.files import local_folder
 from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartition
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GenerationEntry, GroupRemoved
-from spark_kafka_group.text.json_text import listed
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.text.foreign_text import listed
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin
 

@@ -13,12 +13,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import NOTHING, duration
 from spark_kafka_group.tools import checkpoint, coordinators
 from spark_kafka_group.tools.admin_connection import connect
-from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
-from spark_kafka_group.tools.command_errors import ToolError, end_at_ctrl_c
+from spark_kafka_group.tools.arguments import (
+    Commands,
+    ToolError,
+    add_cluster_arguments,
+    add_command,
+    end_at_ctrl_c,
+    group_name,
+    seconds,
+)
 from spark_kafka_group.tools.coordinators import groups_not_shown, of_no_consumers, require_coordinator
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
 from spark_kafka_group.values.commit_metadata import Writer, writer_of

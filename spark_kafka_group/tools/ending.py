@@ -24,8 +24,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import WorkersPythonError
-from spark_kafka_group.spark.workers_python import require_found
-from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.spark.installation import require_found
+from spark_kafka_group.text.foreign_text import parsed
 from spark_kafka_group.tools import last_line
 from spark_kafka_group.tools.last_line import (
     JVM_ENDED,
@@ -37,7 +37,7 @@ from spark_kafka_group.tools.last_line import (
     query_of,
     sentence,
 )
-from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
+from spark_kafka_group.tools.transactions import abort_planned, planned_writes
 from spark_kafka_group.values.files import READERS_FOLDER, read_if_locked
 
 ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -25,8 +25,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from spark_kafka_group.text.json_text import excerpt, parsed
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.text.foreign_text import excerpt, parsed
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 MOST_MS = 2**63

@@ -12,8 +12,7 @@ from spark_kafka_group.executor.decode.contract import MAX_TIMESTAMP_MS
 from spark_kafka_group.executor.reading.read import records
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.reading import SKIP
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import FOLD, GAP, NOTHING, folded, shortened, whole
 from spark_kafka_group.values.commit_metadata import Writer
 from spark_kafka_group.values.offsets import TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark_kafka_group.offsets_topic import consumer_protocol, decoding
+from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.offsets_topic.consumer_group_records import (
     CurrentAssignment,
     GroupEpoch,
@@ -31,11 +31,10 @@ from spark_kafka_group.offsets_topic.decoding import (
     StoredMember,
     Undecodable,
 )
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import NOTHING
 from spark_kafka_group.tools.admin_connection import connect
-from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import Commands, ToolError, add_command, add_group_arguments
 from spark_kafka_group.tools.coordinators import NOT_SHOWN, TOOLS, led
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, written_by
 from spark_kafka_group.values.commit_metadata import writer_of
@@ -343,8 +342,8 @@ def _protocol(generation: GenerationEntry, member: StoredMember) -> dict[str, An
     if generation.protocol_type != "consumer":
         return {"problem": f"subscription and assignment of protocol type {generation.protocol_type}, not decoded"}
     try:
-        subscription = consumer_protocol.subscription_of(member.subscription)
-        assigned = consumer_protocol.assignment_of(member.assignment)
+        subscription = decoding.subscription_of(member.subscription)
+        assigned = decoding.assignment_of(member.assignment)
     except ValueError as error:
         return {"problem": f"subscription or assignment undecodable: {error}"}
     return {"topics": list(subscription.topics), "owned": [list(tp) for tp in subscription.owned],

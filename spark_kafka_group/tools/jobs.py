@@ -8,8 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from spark_kafka_group.tools.arguments import Commands
-from spark_kafka_group.tools.command_errors import UsageError
+from spark_kafka_group.tools.arguments import Commands, UsageError
 from spark_kafka_group.tools.formatting import sentence, texts
 
 SUMMARY = "run a program for spark-submit, or show where the programs are"

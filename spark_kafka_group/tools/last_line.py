@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.spark.spark_version import why_no_jvm
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.spark.installation import why_no_jvm
+from spark_kafka_group.text.foreign_text import printable
 
 NOTICED_S = 2.0
 """Within this time the system says of a process that it has ended, after its connections have."""

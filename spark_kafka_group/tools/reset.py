@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from spark_kafka_group.errors import CommitError
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.tools.admin_connection import connect
-from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
-from spark_kafka_group.tools.command_errors import ToolError, UsageError
+from spark_kafka_group.tools.arguments import Commands, ToolError, UsageError, add_command, add_group_arguments
 from spark_kafka_group.tools.coordinators import of_no_consumers
 from spark_kafka_group.tools.formatting import instant, table
 from spark_kafka_group.values.offsets import TopicPartition

@@ -22,10 +22,10 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.live.bar import RowCounts, bar
 from spark_kafka_group.live.watch import Batches, line, note, rows_and_lag
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
+from spark_kafka_group.options.producing import SINK_DECLARED
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.options.sink_sections import SINK_DECLARED
-from spark_kafka_group.spark.workers_python import require_found
-from spark_kafka_group.text.printable import AsWritten
+from spark_kafka_group.spark.installation import require_found
+from spark_kafka_group.text.foreign_text import AsWritten
 from spark_kafka_group.tools import ending, last_line
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.jobs import settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import counted
 from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.text.foreign_text import parsed
 from spark_kafka_group.values.exactly_once import BatchId
 from spark_kafka_group.values.files import local_folder
 from spark_kafka_group.values.offsets import GROUP_KEY

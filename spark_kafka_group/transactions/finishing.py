@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
-from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.text.foreign_text import listed
 from spark_kafka_group.transactions.resolution import Resolution, resolved
 from spark_kafka_group.values.exactly_once import Decision, ProducerIdAndEpoch, State, TaskTransactionWritten
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spark_kafka_group.errors import TransactionError, TransactionLostError
 from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.text.foreign_text import listed
 from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.transactions.finishing import abort, abort_a_rest, finish, last_decision, left_open, revoke

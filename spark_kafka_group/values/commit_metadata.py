@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.text.foreign_text import parsed
 
 
 def group_id_of(configured: str | None, prefix: str, query_id: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from spark_kafka_group.text import json_text
+from spark_kafka_group.text import foreign_text
 from spark_kafka_group.values.offsets import TopicPartition, positions_from_json, positions_to_json
 
 FORMAT_VERSION = 1
@@ -152,7 +152,7 @@ class Decision:
         ValueError
             When this version cannot read it.
         """
-        value = json_text.parsed(raw)
+        value = foreign_text.parsed(raw)
         if not isinstance(value, dict) or value.get("version") != FORMAT_VERSION:
             raise ValueError(f"is not of version {FORMAT_VERSION}: another version of spark_kafka_group wrote it")
         try:
@@ -183,4 +183,4 @@ def _transaction_from_json(value: Mapping[str, Any]) -> TaskTransactionWritten:
 def named(transactions: Sequence[TaskTransactionWritten]) -> str:
     """The partitions of transactions, for an error."""
     tps = sorted({tp for one in transactions for tp in one.offsets})
-    return json_text.listed([str(tp) for tp in tps])
+    return foreign_text.listed([str(tp) for tp in tps])

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.text.foreign_text import parsed
 from spark_kafka_group.values.exactly_once import SourceBatch
 from spark_kafka_group.values.files import READERS_FOLDER, file_name, read_if_locked
 from spark_kafka_group.values.offsets import TopicPartition, positions_from_json, positions_to_json

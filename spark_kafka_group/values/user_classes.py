@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.text.json_text import shortened
+from spark_kafka_group.text.foreign_text import shortened
 
 CLASS = re.compile(r"(?=.{1,1000}\Z)[\w-]+(\.[\w-]+)*:\w+", re.DOTALL)
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.reachability import unreached
-from spark_kafka_group.wire.fetch.brokers import Brokers
+from spark_kafka_group.wire.fetch.brokers import Brokers, NearestReplicas
 from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection, readable
-from spark_kafka_group.wire.fetch.nearest_replicas import NearestReplicas
 from spark_kafka_group.wire.fetch.response import FetchedPartition, FetchError
 
 if TYPE_CHECKING:

@@ -1,15 +1,18 @@
 """Who leads a partition, and connections to brokers whose sockets are this package's.
 
-kafka-python looks leaders up, connects and authenticates. Then its connection's socket is taken over.
+kafka-python looks leaders up, connects and authenticates. Then its connection's socket is taken over. A process keeps
+connections for the next task that needs them: Spark reuses its Python workers.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -316,3 +319,37 @@ def _lifetime_s(conn: Any) -> float | None:
     """How long the broker still takes requests before it wants to see credentials again (KIP-368); None for ever."""
     whole_s = conn._reauth.session_lifetime_ms / 1000
     return conn._reauth.authenticated_at + whole_s - time.monotonic() if whole_s else None
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class KeptConnections(Generic[K, V]):
+    """By key, what has connections, for one user at a time. What is kept is closed when the process ends.
+
+    Kept by the process, too: one that was forked from another must not use its connections.
+    """
+
+    def __init__(self, close: Callable[[V], object]) -> None:
+        self._close = close
+        self._kept: dict[tuple[int, K], V] = {}
+        atexit.register(self.close_all)  # or kafka-python's loop is torn down in any order, and says so
+
+    def pop(self, key: K) -> V | None:
+        """What was kept by this key: the caller's alone from now on."""
+        return self._kept.pop((os.getpid(), key), None)
+
+    def keep(self, key: K, kept: V) -> None:
+        """Let the next one take it. What another user has kept meanwhile is closed."""
+        own = os.getpid(), key
+        replaced, self._kept[own] = self._kept.get(own), kept
+        if replaced is not None:
+            self._close(replaced)
+
+    def close_all(self) -> None:
+        """Close what this process has kept."""
+        while self._kept:
+            (process, _), kept = self._kept.popitem()
+            if process == os.getpid():
+                self._close(kept)

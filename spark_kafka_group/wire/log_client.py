@@ -14,7 +14,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.values.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.client.leaderless import NO_LEADER

@@ -20,7 +20,7 @@ from spark_kafka_group.errors import (
     JoinTimeoutError,
 )
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.reachability import unreached
 

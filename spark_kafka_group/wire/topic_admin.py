@@ -12,7 +12,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.values.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin
 from spark_kafka_group.wire.client.connect import run_within, translated

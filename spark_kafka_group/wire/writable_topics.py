@@ -13,8 +13,7 @@ import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.text.json_text import listed
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import listed, printable
 from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.client.refusals import NO_LISTENER

@@ -6,7 +6,7 @@ import time
 
 from kafka import KafkaConsumer
 
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.download import jars
 

@@ -16,8 +16,7 @@ from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.executor.reading.read import read as read_task
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 pytestmark = pytest.mark.usefixtures("patience")
 

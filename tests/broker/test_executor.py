@@ -15,8 +15,7 @@ from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import Brokers, FetchConnection, LogClient
 
 

@@ -12,7 +12,7 @@ from support.transactions import Writer
 from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError, ReadError
 from spark_kafka_group.explore import looking
-from spark_kafka_group.explore.own_options import to_look_at
+from spark_kafka_group.explore.record_samples import to_look_at
 from spark_kafka_group.explore.shown_table import WIDTH
 from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC
 from spark_kafka_group.testing import wait_until

@@ -11,7 +11,7 @@ from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import ToolError
 
 STREAMS_GROUP_HEARTBEAT = 88
 

@@ -10,11 +10,11 @@ from kafka.structs import TopicPartition
 from support import name, options
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.reading.output_rows import arrow_batch, sink_columns
+from spark_kafka_group.executor.writing.sink_columns import arrow_batch, sink_columns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.processing.hand_off import HandOff, check_topics
+from spark_kafka_group.options.sink_options import sink_options
+from spark_kafka_group.processing.handler_task import HandOff, check_topics
 from spark_kafka_group.processing.processor_settings import Backoff, Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue

@@ -10,8 +10,7 @@ from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 BOTH = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest", "kafka.heartbeat.interval.ms": 100}
 

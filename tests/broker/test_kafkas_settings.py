@@ -5,7 +5,7 @@ import subprocess
 
 from support.kafka_settings import JAVA
 
-from spark_kafka_group.options.sink_sections import SINK_DECLARED
+from spark_kafka_group.options.producing import SINK_DECLARED
 from spark_kafka_group.options.unsupported import UNSUPPORTED_IN_SINKS
 from spark_kafka_group.testing import download
 

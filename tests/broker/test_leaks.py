@@ -12,8 +12,7 @@ from support import Record, name, numbered, options, topic_with
 
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 SPARE_OBJECTS = 0.2
 """Objects of one type a turn: fewer than this is not a leak of every turn, nor of every fifth."""

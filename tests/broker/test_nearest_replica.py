@@ -15,7 +15,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import FetchConnection
-from spark_kafka_group.wire.fetch import nearest_replicas
+from spark_kafka_group.wire.fetch import brokers
 
 RACKS = ("a", "b", "c")
 PARTITIONS, EACH = 6, 2000
@@ -146,7 +146,7 @@ def test_a_follower_that_is_killed_loses_and_doubles_nothing_and_is_read_again(
         racks.node(1).start()
         racks.wait_until_ready()
     wait_until(lambda: in_sync(racks, topic) == {1, 2, 3}, within=60)
-    monkeypatch.setattr(nearest_replicas, "LEADER_ONLY_S", 0.0)
+    monkeypatch.setattr(brokers, "LEADER_ONLY_S", 0.0)
     brokers_for(settings).nearest._leader_only.clear()
     sent.clear()
     assert sorted(rows(read(whole(topic), settings))) == everything()

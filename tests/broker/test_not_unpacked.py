@@ -11,7 +11,7 @@ from support.batches import batch_of, sender
 from spark_kafka_group import explore
 from spark_kafka_group.errors import BrokerError, WriteError
 from spark_kafka_group.executor.writing.sending import routes
-from spark_kafka_group.explore.own_options import to_look_at
+from spark_kafka_group.explore.record_samples import to_look_at
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import wait_until

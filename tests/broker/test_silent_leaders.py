@@ -9,8 +9,7 @@ from support import Record, options, topic_with
 
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.fetch import fetch_connection
 

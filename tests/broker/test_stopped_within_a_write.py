@@ -6,7 +6,7 @@ from support.exactly_once_runs import Run, all_rows, read, transaction_options, 
 
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.tools.stopped_writes import planned_writes
+from spark_kafka_group.tools.transactions import planned_writes
 from spark_kafka_group.transactions import deciding, last_batch
 from spark_kafka_group.values.files import PLANS_PREFIX
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient

@@ -13,12 +13,12 @@ from support import commit_for, committed, end_offset, name, numbered, options, 
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing import (
     GroupGeneration,
     KafkaCluster,
     OffsetCommitted,
-    first_start,
+    download,
     read_group_log,
     wait_until,
 )
@@ -154,7 +154,7 @@ time.sleep(600)
 
 
 def test_a_broker_takes_its_classes_from_those_that_the_first_start_kept(kafka):
-    archive = kafka.started() / first_start.ARCHIVE
+    archive = kafka.started() / download.ARCHIVE
     assert str(archive) in Path(f"/proc/{kafka.node(0).process.pid}/maps").read_text()
 
 

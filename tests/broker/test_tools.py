@@ -23,7 +23,7 @@ from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, GenerationEn
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.tools import describe, group_records, reset
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.tools.formatting import written_by
 from spark_kafka_group.tools.reset import Scope, Target, To
 from spark_kafka_group.values.offsets import TopicPartition

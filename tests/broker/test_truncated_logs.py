@@ -18,8 +18,7 @@ from test_data_loss import loss
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 GOES_ON = {"failOnDataLoss": "false"}
 STOPS = {"failOnDataLoss": "true"}

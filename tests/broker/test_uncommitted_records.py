@@ -16,8 +16,7 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire.outage import TaskOutage
 
 pytestmark = pytest.mark.soak

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.download import jars
-from spark_kafka_group.testing.processes import session
+from spark_kafka_group.testing.node import session
 
 HERE = Path(__file__).parent
 JAVA_ASSIGNORS = {

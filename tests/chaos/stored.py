@@ -10,7 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-from spark_kafka_group.offsets_topic import consumer_protocol, decoding
+from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.offsets_topic.consumer_group_records import CurrentAssignment, NewerGroupMember
 from spark_kafka_group.testing import KafkaCluster, OffsetCommitted, read_group_log
 
@@ -80,7 +80,7 @@ def entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, decoding.Ent
 
 def _numbers(assignment: bytes) -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = {}
-    for tp in sorted(consumer_protocol.assignment_of(assignment)):
+    for tp in sorted(decoding.assignment_of(assignment)):
         numbers.setdefault(tp.topic, []).append(tp.partition)
     return numbers
 

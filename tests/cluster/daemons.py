@@ -12,8 +12,7 @@ from pathlib import Path
 from installation import Installation
 
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.node import KILL_ON_HANGUP, free_ports
-from spark_kafka_group.testing.processes import children
+from spark_kafka_group.testing.node import KILL_ON_HANGUP, children, free_ports
 
 UP_WITHIN_S = 90
 

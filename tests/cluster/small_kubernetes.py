@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from spark_kafka_group.testing.processes import session
+from spark_kafka_group.testing.node import session
 
 ADDRESS = "127.0.0.1"
 PATH = re.compile(

@@ -14,10 +14,9 @@ from daemons import Daemon
 from deployed import SETTINGS
 from installation import Installation
 
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing.download import cache_directory, once, retrieve
-from spark_kafka_group.testing.node import free_ports
-from spark_kafka_group.testing.processes import children
+from spark_kafka_group.testing.node import children, free_ports
 
 MODULE = "hadoop-client-minicluster"
 SECURITY = ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1")

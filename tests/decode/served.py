@@ -17,8 +17,7 @@ from kafka.errors import CorruptRecordError
 from spark_kafka_group.errors import BrokerError, ReadError
 from spark_kafka_group.executor.reading.read import records
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import FetchedPartition, FetchError
 from spark_kafka_group.wire.outage import TaskOutage
 

@@ -16,7 +16,7 @@ from query import wait_at
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import ReadTask
 
 
 class Log:

@@ -12,7 +12,7 @@ from pathlib import Path
 from support import WORKERS_PYTHON
 
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.processes import session
+from spark_kafka_group.testing.node import session
 
 HERE = Path(__file__).parent
 

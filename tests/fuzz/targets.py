@@ -25,18 +25,18 @@ from kafka.util import ensure_valid_topic_name
 from twins import DisagreementError
 
 from spark_kafka_group.errors import OffsetFormatError, OptionError
-from spark_kafka_group.offsets_topic import consumer_protocol, decoding
+from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.options import DECLARED, OPTION_NAMES, Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.security.jaas import KNOWN_OPTIONS, login_module
 from spark_kafka_group.tools import event_logs, invariants
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.values import commit_metadata, error_headers
 from spark_kafka_group.values.offsets import GroupOffset
 from spark_kafka_group.wire.fetch import response as fetch_response
 from spark_kafka_group.wire.group import member_metadata, members
-from spark_kafka_group.wire.produce import produce_request, produce_response
+from spark_kafka_group.wire.produce import produce_messages
 
 READER = "5f0c"
 NUMBERS = (b"-1", b"0", b"1", b"2147483648", b"9223372036854775808", b"1e999", b"NaN", b"0.5", b"1" * 400, b"9" * 5000)
@@ -129,8 +129,8 @@ def _produce_response(data: bytes) -> None:
     """The first byte is the version."""
     if not data:
         return
-    version = produce_request.VERSIONS[data[0] % len(produce_request.VERSIONS)]
-    found = may_raise(produce_response.produced, ValueError, struct.error)(memoryview(data)[1:], version)
+    version = produce_messages.VERSIONS[data[0] % len(produce_messages.VERSIONS)]
+    found = may_raise(produce_messages.produced, ValueError, struct.error)(memoryview(data)[1:], version)
     if found and len(found[1]) > len(data):
         raise DisagreementError(f"{len(found[1])} partitions in a response of {len(data)} bytes")
 
@@ -183,8 +183,8 @@ def _offsets_topic(data: bytes) -> None:
     key, value = data[1 : 1 + size], data[1 + size :]
     entry = decoding.decode(key, value)
     decoding.decode(key, None)
-    subscription_of = may_raise(consumer_protocol.subscription_of, ValueError)
-    assignment_of = may_raise(consumer_protocol.assignment_of, ValueError)
+    subscription_of = may_raise(decoding.subscription_of, ValueError)
+    assignment_of = may_raise(decoding.assignment_of, ValueError)
     for member in entry.members if isinstance(entry, decoding.GenerationEntry) else ():
         subscription_of(member.subscription)
         assignment_of(member.assignment)

@@ -10,8 +10,8 @@ from pathlib import Path
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from network import Network
 
-from spark_kafka_group.spark.spark_version import java
-from spark_kafka_group.testing import KafkaCluster, first_start, wait_until
+from spark_kafka_group.spark.installation import java
+from spark_kafka_group.testing import KafkaCluster, download, wait_until
 from spark_kafka_group.testing.download import VERSION, jars, logging_jars
 from spark_kafka_group.testing.node import LOG4J
 
@@ -58,7 +58,7 @@ class Brokers:
     def _start(self) -> None:
         voters = ",".join(f"{n}@{self._network.addresses[host]}:9093" for n, host in enumerate(HOSTS, start=1))
         started = KafkaCluster(directory=self._directory).started()
-        cluster_id = first_start.new_id()
+        cluster_id = download.new_id()
         for number, host in enumerate(HOSTS, start=1):
             directory = self._directory / host
             directory.mkdir()
@@ -66,8 +66,8 @@ class Brokers:
             given = {"number": number, "address": address, "voters": voters, "directory": directory}
             (directory / "server.properties").write_text(SETTINGS.format(**given))
             (directory / "log4j2.properties").write_text(LOG4J)
-            first_start.copy_data(started, directory / "data", cluster_id, number)
-        self._options = first_start.options(started)
+            download.copy_data(started, directory / "data", cluster_id, number)
+        self._options = download.options(started)
         for host in HOSTS:
             self.start(host)
         wait_until(self.all_serve, within=90)

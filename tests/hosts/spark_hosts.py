@@ -15,7 +15,7 @@ from daemons import Daemon, Worker
 from network import Network
 
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.processes import session
+from spark_kafka_group.testing.node import session
 
 ROOT = Path(__file__).parents[2]
 PORT, PAGES = 7077, 8080

@@ -45,7 +45,7 @@ from matrix.scene import SESSION_S, Scene
 from matrix.storm import without
 from matrix.written import whole_lines
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.processes import session
+from spark_kafka_group.testing.node import session
 
 FOLDER = RUNS / "endurance"
 PARTITIONS = 4

@@ -21,9 +21,9 @@ from matrix.scene import Range, Scene
 from matrix.sink import row_of, rows_in
 from matrix.written import whole_lines
 from spark_kafka_group.metrics.group_metrics import OBSERVED
-from spark_kafka_group.offsets_topic import consumer_protocol, decoding
+from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.text.json_text import parsed
+from spark_kafka_group.text.foreign_text import parsed
 from spark_kafka_group.tools.event_logs import Event, merge, read_run
 from spark_kafka_group.values.error_headers import ATTEMPTS
 
@@ -193,7 +193,7 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
                 found.append(Stored(time_ms, tp=tuple(entry.tp)))
             case decoding.GenerationEntry() if entry.group == group:
                 members = {
-                    member.member_id: tuple(map(tuple, consumer_protocol.assignment_of(member.assignment)))
+                    member.member_id: tuple(map(tuple, decoding.assignment_of(member.assignment)))
                     for member in entry.members
                 }
                 found.append(Stored(time_ms, generation=entry.generation, members=members))

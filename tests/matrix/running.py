@@ -23,7 +23,7 @@ from matrix.observed import Ending
 from matrix.spark_program import environment
 from matrix.written import whole_lines
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.processes import session
+from spark_kafka_group.testing.node import session
 
 HERE = Path(__file__).parent
 FOLDERS = ("marks", "tasks", "events", "progress", "logs", "handled")

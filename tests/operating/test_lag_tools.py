@@ -10,7 +10,7 @@ import prometheus_server
 import pytest
 from support import committed, numbered, options, topic_with
 
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.testing.download import jars
 from spark_kafka_group.testing.node import free_ports

@@ -10,7 +10,7 @@ from support.triggers import FIRST, batch_values, send
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, FencedError, GroupKafkaError
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import LogClient

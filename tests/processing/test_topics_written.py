@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_group import OptionError, ProducerRecord, Record, RecordProcessor
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.processing import processor
-from spark_kafka_group.processing.topics_written import TopicsWritten
+from spark_kafka_group.processing.processor_settings import TopicsWritten
 
 READ = {
     "kafka.bootstrap.servers": "localhost:1", "subscribe": "orders", "kafka.group.id": "billing",

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.window import Window, cells_of
+from spark_kafka_group.processing.work_queue import Window, cells_of
 
 
 def record(offset, partition=0, topic="t"):

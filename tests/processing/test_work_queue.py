@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_group.errors import HandlerStalledError, OptionError, ProcessingError
-from spark_kafka_group.executor.reading.output_rows import OutputRow
+from spark_kafka_group.executor.writing.sink_columns import OutputRow
 from spark_kafka_group.processing.processor_settings import Backoff, Settings
 from spark_kafka_group.processing.record import ProducerRecord, Record
 from spark_kafka_group.processing.work_queue import WorkQueue

@@ -7,7 +7,7 @@ from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.commit_metadata import instance_id_of
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import ReadTask
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 

@@ -14,17 +14,14 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
-from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.executor.writing.sending.routes import close_all
-from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.executor.writing.sink_columns import OutputRow, SinkColumns, arrow_batch, sink_columns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.options.sink_options import SinkOptions, sink_options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import writable_topics
 from spark_kafka_group.wire.admin import GroupAdmin
 

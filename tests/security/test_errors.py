@@ -10,8 +10,7 @@ from secured import PASSWORD, PLAIN, UNSECURED, jaas, options, scram
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.client import wrong_addresses
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter

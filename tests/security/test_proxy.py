@@ -11,8 +11,7 @@ from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import GroupClient
 
 

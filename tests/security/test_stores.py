@@ -12,7 +12,7 @@ from certificates import KEY_PASSWORD, STORE_PASSWORD, run
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.security import jks
+from spark_kafka_group.options.security import stores
 from spark_kafka_group.options.security.tls import TLS13, openssl_name
 
 TLS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.security.protocol": "SSL"}
@@ -62,7 +62,7 @@ def test_jks_with_wrong_passwords(authority):
 
 
 def test_jks_leaves_no_file_and_no_password_behind(authority, monkeypatch, tmp_path):
-    jks.as_pkcs12.cache_clear()
+    stores.as_pkcs12.cache_clear()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     started = []
     run_keytool = subprocess.run
@@ -83,7 +83,7 @@ def test_jks_leaves_no_file_and_no_password_behind(authority, monkeypatch, tmp_p
 
 def test_jks_without_a_keytool_has_the_line_that_converts_it(authority, monkeypatch):
     trust = authority.truststore("JKS")
-    jks.as_pkcs12.cache_clear()
+    stores.as_pkcs12.cache_clear()
     with monkeypatch.context() as patched:
         patched.setenv("PATH", "")
         patched.delenv("JAVA_HOME", raising=False)

@@ -19,8 +19,7 @@ from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 COUNT, SIZE = 12, 3
 """Record batches of a log, and records of each."""

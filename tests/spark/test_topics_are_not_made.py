@@ -14,8 +14,7 @@ from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 MAKES_TOPICS = {"auto.create.topics.enable": "true"}

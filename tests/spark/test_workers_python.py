@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group.spark.installation import require_found
 from spark_kafka_group.spark.spark_processes import map_in_arrow
-from spark_kafka_group.spark.workers_python import require_found
 
 PROGRAM = """
 import sys

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from spark_kafka_group.testing.first_start import ANY_JVM
+from spark_kafka_group.testing.download import ANY_JVM
 
 
 class Numbers(DataSource):

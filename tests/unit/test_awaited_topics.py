@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from spark_kafka_group.driver.backlog.absent import AwaitedTopics
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.values.offsets import TopicPartition
 
 MINUTE = 60.0

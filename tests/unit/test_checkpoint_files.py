@@ -6,7 +6,7 @@ import os
 import pytest
 
 from spark_kafka_group.tools import checkpoint
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.transactions.checkpoint_log import is_without, logged_batch, newest_has
 from spark_kafka_group.values.exactly_once import BatchId
 from spark_kafka_group.values.files import local_folder

@@ -13,9 +13,9 @@ import tables
 
 from spark_kafka_group.__main__ import parser
 from spark_kafka_group.options import OPTION_NAMES
-from spark_kafka_group.options.sink_sections import SINK_DECLARED
+from spark_kafka_group.options.producing import SINK_DECLARED
 from spark_kafka_group.options.unsupported import UNSUPPORTED, UNSUPPORTED_IN_SINKS
-from spark_kafka_group.spark.spark_version import BELOW, LOWEST
+from spark_kafka_group.spark.installation import BELOW, LOWEST
 from spark_kafka_group.testing.download import VERSION
 
 ROOT = Path(__file__).parents[2]

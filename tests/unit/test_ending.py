@@ -13,11 +13,11 @@ from pyspark.errors import StreamingQueryException
 from spark_kafka_group.driver.membership.other_sources import OtherSources
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.tools.ending import _groups_in, _Left, _stopped
 from spark_kafka_group.tools.last_line import JVM_ENDED, first_line, sentence
-from spark_kafka_group.tools.stopped_writes import planned_writes
+from spark_kafka_group.tools.transactions import planned_writes
 from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.transactions.last_batch import LastBatch
 from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch

@@ -18,9 +18,8 @@ from spark_kafka_group.explore.decoded import json_objects
 from spark_kafka_group.offsets_topic import consumer_group_records as newer
 from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.options import DECLARED, LONGEST_TEXT, Options, parsing
-from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.text.json_text import parsed
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.options.reading import Subscription
+from spark_kafka_group.text.foreign_text import parsed, printable
 from spark_kafka_group.tools import describe, event_logs
 from spark_kafka_group.tools.group_records import WrittenRecord, as_json, as_line
 from spark_kafka_group.values import user_classes

@@ -164,14 +164,14 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {"errors", "executor", "options", "source", "spark", "text", "values", "wire"}
-OF_ITS_VALUES = {"offsets", "retry_topics", "schema", "task", "timing", "transactional_ids", "user_classes"}
+OF_ITS_VALUES = {"offsets", "retry_topics", "schema", "timing", "transactional_ids", "user_classes"}
 OF_ITS_WIRE = {
-    "client", "client.broker_versions", "client.connect", "client.connection_log",
+    "client", "client.connect",
     "client.event_loop", "client.leaderless", "client.manager", "client.reachability",
     "client.refusals", "client.request_timeouts", "client.scram",
-    "client.security_configs", "client.sockets", "client.transports",
+    "client.security_configs", "client.sockets",
     "broker_connection", "client.wrong_addresses", "coordinator_responses", "fetch", "fetch.brokers",
-    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "lacking", "leaders",
+    "fetch.fetch_connection", "fetch.request", "fetch.response", "lacking", "leaders",
     "outage", "reactions",
 }  # fmt: skip
 

@@ -16,16 +16,18 @@ from spark_kafka_group.offsets_topic.consumer_group_records import (
     TargetAssignment,
     TargetEpoch,
 )
-from spark_kafka_group.offsets_topic.consumer_protocol import MemberSubscription, assignment_of, subscription_of
 from spark_kafka_group.offsets_topic.decoding import (
     CommitEntry,
     GenerationEntry,
     GroupRemoved,
+    MemberSubscription,
     OffsetRemoved,
     OtherRecord,
     Undecodable,
+    assignment_of,
     coordinator_partition,
     decode,
+    subscription_of,
 )
 from spark_kafka_group.testing import group_log
 from spark_kafka_group.values.offsets import TopicPartition

@@ -72,4 +72,4 @@ def test_every_option_is_used_beyond_its_declaration():
     assert unused == [
         "kafka.ssl.truststore.type",
         "kafka.ssl.keystore.type",
-    ]  # by getattr, in options/security/contradictions
+    ]  # by getattr, in options/checks

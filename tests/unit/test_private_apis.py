@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from spark_kafka_group.spark.spark_version import is_supported
+from spark_kafka_group.spark.installation import is_supported
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_group"

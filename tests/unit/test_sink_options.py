@@ -11,10 +11,9 @@ import pytest
 import spark_kafka_group
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.producing import Producing, Writing
+from spark_kafka_group.options.producing import SINK_DECLARED, SINK_SECTIONS, Producing, Writing
 from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.options.sink_options import SPARKS_OWN, SinkOptions
-from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
 from spark_kafka_group.options.unsupported import UNSUPPORTED_IN_SINKS, why_unsupported_in_sinks
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092"}

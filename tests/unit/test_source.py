@@ -13,8 +13,7 @@ from pyspark.sql.types import StructType
 
 import spark_kafka_group
 from spark_kafka_group import GroupKafkaDataSource, OffsetOutOfRangeError, OptionError
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
 SETTINGS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.group.id": "s3cret"}
 

@@ -4,8 +4,7 @@ import pytest
 
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs, Look, judged
 from spark_kafka_group.values.commit_metadata import commit_metadata
-from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import Committed
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.tools import event_logs
-from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.tools.event_logs import Event, Move, merge, parse, read_run
 from spark_kafka_group.tools.invariants import (
     COMMITTED_AS_PLANNED,

@@ -8,7 +8,7 @@ from test_driver_reactions import LIMIT, committed, ends
 from test_outages import BRIEF
 
 from spark_kafka_group.driver.membership.other_sources import OtherSources
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.testing import wait_until
 
 BILLS_ONLY = Subscription(topics=frozenset({"bills"}))

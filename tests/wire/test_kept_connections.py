@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from spark_kafka_group.wire.kept_connections import KeptConnections
+from spark_kafka_group.wire.leaders import KeptConnections
 
 FORKED = """
 import os, sys
-from spark_kafka_group.wire.kept_connections import KeptConnections
+from spark_kafka_group.wire.leaders import KeptConnections
 kept = KeptConnections(lambda what: print(os.getpid() == first, "closed", what, flush=True))
 first = os.getpid()
 kept.keep("cluster", "connections")

@@ -4,7 +4,7 @@ import pytest
 
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import NearestReplicas
-from spark_kafka_group.wire.fetch.nearest_replicas import LEADER_ONLY_S
+from spark_kafka_group.wire.fetch.brokers import LEADER_ONLY_S
 
 A, B, C = (TopicPartition("t", partition) for partition in range(3))
 NODE, FOLLOWER = 1, 2

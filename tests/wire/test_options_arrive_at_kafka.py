@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.executor.writing.sending.routes import receivers_for
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.sent_on import sink_options
+from spark_kafka_group.options.sink_options import sink_options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient

@@ -12,8 +12,14 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.reachability import AnswerError
 from spark_kafka_group.wire.produce.produce_connection import LARGEST_RESPONSE, ProduceConnection
-from spark_kafka_group.wire.produce.produce_request import VERSIONS, ProduceSettings, overhead, request_parts
-from spark_kafka_group.wire.produce.produce_response import LONGEST_TEXT, produced
+from spark_kafka_group.wire.produce.produce_messages import (
+    LONGEST_TEXT,
+    VERSIONS,
+    ProduceSettings,
+    overhead,
+    produced,
+    request_parts,
+)
 from spark_kafka_group.wire.reactions import Reaction
 
 EVERY_VERSION = pytest.mark.parametrize("version", VERSIONS)

@@ -9,8 +9,7 @@ from support.scripted import CODES, ScriptedBroker
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.reading.read import brokers_for, read
 from spark_kafka_group.options import Options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import scram, security_configs

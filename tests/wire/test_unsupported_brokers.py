@@ -8,13 +8,12 @@ from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import UnsupportedVersionError
-from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.reading.read import read
+from spark_kafka_group.executor.writing.sink_columns import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.sent_on import sink_options
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.options.sink_options import sink_options
+from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 OLD, NEW = (0, 3), (13, 20)

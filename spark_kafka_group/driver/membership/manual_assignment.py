@@ -8,7 +8,7 @@ from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.options import Options
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.commit_metadata import instance_id_of, is_signed
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Generation, GroupClient

@@ -11,7 +11,7 @@ from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.options import Options
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Generation, GroupClient
 

@@ -13,9 +13,8 @@ import logging
 from pathlib import Path
 from typing import IO, Any
 
-from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.text.json_text import parsed
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.options.reading import Subscription
+from spark_kafka_group.text.foreign_text import parsed, printable
 from spark_kafka_group.values.files import READERS_FOLDER, file_name, make_folder, put, read_if_locked, remove
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from spark_kafka_group.driver.committer import Committer
-from spark_kafka_group.driver.planned_batch import Batch
+from spark_kafka_group.driver.planner import Batch
 from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,

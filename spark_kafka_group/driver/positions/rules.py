@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_group.errors import NEW_CHECKPOINT, NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.options.bounds import WORDS, Bound, Position
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.commit_metadata import Writer, generation_of, is_known, is_own, is_written_over, writer_of
 from spark_kafka_group.values.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.values.retry_topics import delay_of

@@ -9,7 +9,7 @@ from spark_kafka_group.driver.positions import rules, truncation
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.steps.topic_changes import by_others, deleted_for_good, void_offset
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.commit_metadata import is_of_batch
 from spark_kafka_group.values.exactly_once import SourceBatch
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition

@@ -28,10 +28,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from spark_kafka_group.driver.planned_batch import Batch
+from spark_kafka_group.driver.planner import Batch
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
-from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.text.foreign_text import listed
 from spark_kafka_group.transactions import last_batch
 from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.exactly_once import SourceBatch

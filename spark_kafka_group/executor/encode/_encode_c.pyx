@@ -11,7 +11,7 @@ from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSi
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from spark_kafka_group.executor.encode import encoder_contract, refused_rows, splitting
+from spark_kafka_group.executor.encode import encoder_contract, splitting
 from spark_kafka_group.executor.encode.encoder_contract import UNCOMPRESSED
 from spark_kafka_group.executor.encode.splitting import sealed
 
@@ -76,7 +76,7 @@ cdef class _View:
 cdef _View int32s(str name, source):
     cdef _View view = _View(source)
     if view.size % 4:
-        raise refused_rows.no_int32s(name, view.size)
+        raise encoder_contract.no_int32s(name, view.size)
     return view
 
 
@@ -120,20 +120,20 @@ cdef inline Span span_of(const Spans *spans, Py_ssize_t row) noexcept nogil:
 cdef contradiction(str column, const Spans *spans, Py_ssize_t row):
     cdef int32_t begin = int32_at(spans.ends, spans.first + row)
     cdef int32_t end = int32_at(spans.ends, spans.first + row + 1)
-    return refused_rows.contradiction(column, row, begin, end, spans.limit)
+    return encoder_contract.contradiction(column, row, begin, end, spans.limit)
 
 
 cdef _View bits_of(str column, first, count, source):
     """Validity bits that are enough for the rows; None where no row is null."""
     cdef _View view
     if first < 0:
-        raise refused_rows.negative(f"column {column}: its first row", first)
+        raise encoder_contract.negative(f"column {column}: its first row", first)
     if source is None:
         return None
     view = _View(source)
     needed = (first + count + 7) // 8
     if view.size < needed:
-        raise refused_rows.short_buffer(column, "validity bits", view.size, needed)
+        raise encoder_contract.short_buffer(column, "validity bits", view.size, needed)
     return view
 
 
@@ -142,7 +142,7 @@ cdef _View ends_of(str column, first, count, source):
     cdef _View view = _View(source)
     needed = 4 * (first + count + 1)
     if count and view.size < needed:
-        raise refused_rows.short_buffer(column, "offsets", view.size, needed)
+        raise encoder_contract.short_buffer(column, "offsets", view.size, needed)
     return view
 
 
@@ -207,7 +207,7 @@ cdef class Rows:
 
     def __init__(self, count, key, value, headers=None):
         if count < 0:
-            raise refused_rows.negative("count", count)
+            raise encoder_contract.negative("count", count)
         self.count = count
         self.keys = bytes_column("key", key, count)
         self.values = bytes_column("value", value, count)
@@ -219,7 +219,7 @@ cdef class Rows:
 
     cdef int hold_headers(self, count, headers) except -1:
         if headers.count < 0:
-            raise refused_rows.negative("column headers: its count", headers.count)
+            raise encoder_contract.negative("column headers: its count", headers.count)
         cdef _Column lists = lists_column(headers, count)
         self.present = bits_of("headers", headers.struct_first, headers.count, headers.struct_validity)
         self.header_keys = bytes_column("headers.key", headers.keys, headers.count)
@@ -232,7 +232,7 @@ cdef class Rows:
 
     cdef inline int check(self, Py_ssize_t index) except -1:
         if not 0 <= index < self.count:
-            raise refused_rows.row_index(index, self.count)
+            raise encoder_contract.row_index(index, self.count)
         return 0
 
 
@@ -304,7 +304,7 @@ cdef class BatchBuilder:
 
     def __init__(self, *, str topic not None, partition, batch_size, max_request_size, compression=UNCOMPRESSED):
         if batch_size < 0 or not 0 < max_request_size <= BATCH_LIMIT:
-            raise refused_rows.sizes(batch_size, max_request_size, BATCH_LIMIT)
+            raise encoder_contract.sizes(batch_size, max_request_size, BATCH_LIMIT)
         self.topic = topic
         self.partition = partition
         self.limit = min(batch_size, max_request_size)
@@ -335,9 +335,9 @@ cdef class BatchBuilder:
         cdef Py_ssize_t count = view.size // 4
         cdef Py_ssize_t place
         if not 0 <= position <= count:
-            raise refused_rows.position(position, count)
+            raise encoder_contract.position(position, count)
         if timestamp_ms < 0:
-            raise refused_rows.negative("timestamp_ms", timestamp_ms)
+            raise encoder_contract.negative("timestamp_ms", timestamp_ms)
         place = position
         while place < count and self.add(rows, int32_at(view.data, place), timestamp_ms):
             place += 1
@@ -361,7 +361,7 @@ cdef class BatchBuilder:
         alone = 3 + rest  # attributes, and both deltas when they are 0
         alone += HEADER_SIZE + varint_size(alone)
         if alone > self.max_request_size:
-            raise refused_rows.too_large(self.topic, self.partition, alone, self.max_request_size)
+            raise encoder_contract.too_large(self.topic, self.partition, alone, self.max_request_size)
         timestamp_delta = timestamp_ms - self.base_timestamp if self.records else 0
         body = 1 + varint_size(timestamp_delta) + varint_size(self.records) + rest
         total = varint_size(body) + body
@@ -391,10 +391,10 @@ cdef class BatchBuilder:
         rest += varint_size(headers.size)
         for place in range(headers.begin, headers.begin + headers.size):
             if not is_valid(rows.present_bits, rows.present_first + place):
-                raise refused_rows.null_header(self.topic, self.partition)
+                raise encoder_contract.null_header(self.topic, self.partition)
             key = checked_span(rows.header_keys, place)
             if key.size == NULL_SPAN:
-                raise refused_rows.null_header_key(self.topic, self.partition)
+                raise encoder_contract.null_header_key(self.topic, self.partition)
             value = checked_span(rows.header_values, place)
             rest += sized(key.size) + sized(value.size)
             if rest > self.max_request_size:
@@ -417,7 +417,7 @@ cdef class BatchBuilder:
 
     def seal(self):
         if not self.records:
-            raise refused_rows.empty_batch(self.topic, self.partition)
+            raise encoder_contract.empty_batch(self.topic, self.partition)
         # It may have moved, and the builder is used again if compression fails.
         PyByteArray_Resize(self.data, self.size)
         self.memory = <uint8_t *>PyByteArray_AsString(self.data)
@@ -443,7 +443,7 @@ def stamp(
     cdef Py_ssize_t size = len(data)
     cdef uint8_t *memory
     if size < HEADER_SIZE:
-        raise refused_rows.no_batch(size)
+        raise encoder_contract.no_batch(size)
     memory = <uint8_t *>PyByteArray_AsString(data)
     memory[ATTRIBUTES_LOW_AT] &= <uint8_t>~TRANSACTIONAL_BIT
     memory[ATTRIBUTES_LOW_AT] |= <uint8_t>(TRANSACTIONAL_BIT if transactional else 0)
@@ -491,7 +491,7 @@ def partitions_of_keys(Rows rows not None, indices, int32_t partition_count):
     cdef Span key
     cdef uint8_t *out
     if partition_count <= 0:
-        raise refused_rows.partition_count(partition_count)
+        raise encoder_contract.partition_count(partition_count)
     made = PyByteArray_FromStringAndSize(NULL, 4 * count)
     out = <uint8_t *>PyByteArray_AsString(made)
     for place in range(count):
@@ -513,13 +513,13 @@ def rows_by_partition(partitions, int32_t partition_count):
     cdef int64_t *next_of
     cdef uint8_t *out
     if partition_count <= 0:
-        raise refused_rows.partition_count(partition_count)
+        raise encoder_contract.partition_count(partition_count)
     view = int32s("partitions", partitions)
     count = view.size // 4
     for row in range(count):
         partition = int32_at(view.data, row)
         if not NO_PARTITION <= partition < partition_count:
-            raise refused_rows.row_partition(row, partition, partition_count)
+            raise encoder_contract.row_partition(row, partition, partition_count)
         largest = max(largest, partition)
     # A counting sort: how many rows each has; then where its first one goes, which moves on with each row.
     table = PyByteArray_FromStringAndSize(NULL, 8 * (<Py_ssize_t>largest + 2))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from spark_kafka_group.executor.decode._decode_py import crc32c
-from spark_kafka_group.executor.encode import encoder_contract, refused_rows, splitting
+from spark_kafka_group.executor.encode import encoder_contract, splitting
 from spark_kafka_group.executor.encode.encoder_contract import (
     BATCH_LIMIT,
     HEADER_SIZE,
@@ -35,7 +35,7 @@ split = splitting.split
 def _int32s(name: str, buffer: Buffer) -> memoryview:
     view = memoryview(buffer).cast("B")
     if len(view) % 4:
-        raise refused_rows.no_int32s(name, len(view))
+        raise encoder_contract.no_int32s(name, len(view))
     return view.cast("i")
 
 
@@ -44,12 +44,12 @@ class _Validity:
 
     def __init__(self, column: str, first: int, count: int, bits: Buffer | None) -> None:
         if first < 0:
-            raise refused_rows.negative(f"column {column}: its first row", first)
+            raise encoder_contract.negative(f"column {column}: its first row", first)
         self._first = first
         self._bits = None if bits is None else memoryview(bits).cast("B")
         needed = (first + count + 7) // 8
         if self._bits is not None and len(self._bits) < needed:
-            raise refused_rows.short_buffer(column, "validity bits", len(self._bits), needed)
+            raise encoder_contract.short_buffer(column, "validity bits", len(self._bits), needed)
 
     def __getitem__(self, row: int) -> bool:
         place = self._first + row
@@ -66,13 +66,13 @@ class _Spans:
         view = memoryview(ends or b"").cast("B")
         needed = 4 * (first + count + 1)
         if count and len(view) < needed:
-            raise refused_rows.short_buffer(column, "offsets", len(view), needed)
+            raise encoder_contract.short_buffer(column, "offsets", len(view), needed)
         self._ends = view[: needed if count else 0].cast("i")
 
     def __getitem__(self, row: int) -> range:
         begin, end = self._ends[self._first + row], self._ends[self._first + row + 1]
         if not 0 <= begin <= end <= self._size:
-            raise refused_rows.contradiction(self._column, row, begin, end, self._size)
+            raise encoder_contract.contradiction(self._column, row, begin, end, self._size)
         return range(begin, end)
 
 
@@ -96,7 +96,7 @@ class _Headers:
 
     def __init__(self, count: int, column: HeadersColumn) -> None:
         if column.count < 0:
-            raise refused_rows.negative("column headers: its count", column.count)
+            raise encoder_contract.negative("column headers: its count", column.count)
         self._valid = _Validity("headers", column.first, count, column.validity)
         self._spans = _Spans("headers", column.first, count, column.ends, column.count)
         self.present = _Validity("headers", column.struct_first, column.count, column.struct_validity)
@@ -113,7 +113,7 @@ class Rows:
         self, count: int, key: BinaryColumn | None, value: BinaryColumn | None, headers: HeadersColumn | None = None
     ) -> None:
         if count < 0:
-            raise refused_rows.negative("count", count)
+            raise encoder_contract.negative("count", count)
         self.count = count
         self.keys = None if key is None else _Bytes("key", count, key)
         self.values = None if value is None else _Bytes("value", count, value)
@@ -121,7 +121,7 @@ class Rows:
 
     def check(self, index: int) -> None:
         if not 0 <= index < self.count:
-            raise refused_rows.row_index(index, self.count)
+            raise encoder_contract.row_index(index, self.count)
 
 
 def _own(rows: encoder_contract.Rows) -> Rows:
@@ -145,7 +145,7 @@ class BatchBuilder:
         compression: Compression = UNCOMPRESSED,
     ) -> None:
         if batch_size < 0 or not 0 < max_request_size <= BATCH_LIMIT:
-            raise refused_rows.sizes(batch_size, max_request_size, BATCH_LIMIT)
+            raise encoder_contract.sizes(batch_size, max_request_size, BATCH_LIMIT)
         self._topic = topic
         self._partition = partition
         self._limit = min(batch_size, max_request_size)
@@ -169,9 +169,9 @@ class BatchBuilder:
     def append(self, rows: encoder_contract.Rows, indices: Buffer, position: int, timestamp_ms: int) -> int:
         places = _int32s("indices", indices)
         if not 0 <= position <= len(places):
-            raise refused_rows.position(position, len(places))
+            raise encoder_contract.position(position, len(places))
         if timestamp_ms < 0:
-            raise refused_rows.negative("timestamp_ms", timestamp_ms)
+            raise encoder_contract.negative("timestamp_ms", timestamp_ms)
         own = _own(rows)
         while position < len(places) and self._add(own, places[position], timestamp_ms):
             position += 1
@@ -186,7 +186,7 @@ class BatchBuilder:
         rest += self._headers(rows.headers, index, len(rest)) if rows.headers is not None else varint(0)
         alone = HEADER_SIZE + len(_record(0, 0, rest))
         if alone > self._max_request_size:
-            raise refused_rows.too_large(self._topic, self._partition, alone, self._max_request_size)
+            raise encoder_contract.too_large(self._topic, self._partition, alone, self._max_request_size)
         base_timestamp = self._base_timestamp if self.records else timestamp_ms
         record = _record(timestamp_ms - base_timestamp, self.records, rest)
         if self.records and len(self._data) + len(record) > self._limit:
@@ -202,10 +202,10 @@ class BatchBuilder:
         out = bytearray(varint(len(places)))
         for place in places:
             if not headers.present[place]:
-                raise refused_rows.null_header(self._topic, self._partition)
+                raise encoder_contract.null_header(self._topic, self._partition)
             key = headers.keys[place]
             if key is None:
-                raise refused_rows.null_header_key(self._topic, self._partition)
+                raise encoder_contract.null_header_key(self._topic, self._partition)
             out += _sized(key) + _sized(headers.values[place])
             if before + len(out) > self._max_request_size:
                 break  # the record is refused whatever the others are
@@ -213,7 +213,7 @@ class BatchBuilder:
 
     def seal(self) -> EncodedBatch:
         if not self.records:
-            raise refused_rows.empty_batch(self._topic, self._partition)
+            raise encoder_contract.empty_batch(self._topic, self._partition)
         batch = sealed(self._data, self.records, self._base_timestamp, self._max_timestamp, self._compression)
         self._clear()
         return batch
@@ -226,7 +226,7 @@ def _record(timestamp_delta: int, offset_delta: int, rest: bytes) -> bytes:
 
 def stamp(data: bytearray, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool) -> None:
     if len(data) < HEADER_SIZE:
-        raise refused_rows.no_batch(len(data))
+        raise encoder_contract.no_batch(len(data))
     data[_ATTRIBUTES_LOW_AT] &= ~_TRANSACTIONAL_BIT
     data[_ATTRIBUTES_LOW_AT] |= _TRANSACTIONAL_BIT * transactional
     _PRODUCER.pack_into(data, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
@@ -252,7 +252,7 @@ def murmur2(data: bytes) -> int:
 def partitions_of_keys(rows: encoder_contract.Rows, indices: Buffer | None, partition_count: int) -> bytearray:
     own = _own(rows)
     if partition_count <= 0:
-        raise refused_rows.partition_count(partition_count)
+        raise encoder_contract.partition_count(partition_count)
     out = bytearray()
     for index in range(own.count) if indices is None else _int32s("indices", indices):
         own.check(index)
@@ -264,10 +264,10 @@ def partitions_of_keys(rows: encoder_contract.Rows, indices: Buffer | None, part
 
 def rows_by_partition(partitions: Buffer, partition_count: int) -> dict[int, memoryview]:
     if partition_count <= 0:
-        raise refused_rows.partition_count(partition_count)
+        raise encoder_contract.partition_count(partition_count)
     found: dict[int, array[int]] = {}
     for row, partition in enumerate(_int32s("partitions", partitions)):
         if not NO_PARTITION <= partition < partition_count:
-            raise refused_rows.row_partition(row, partition, partition_count)
+            raise encoder_contract.row_partition(row, partition, partition_count)
         found.setdefault(partition, array("i")).append(row)
     return {partition: memoryview(found[partition]) for partition in sorted(found)}

@@ -2,8 +2,7 @@
 
 ``_encode_py`` is the readable twin, ``_encode_c`` the quick one. For the same columns they give the same bytes or the
 same error; a property test feeds both the same generated and damaged buffers. Record batches are written by each twin
-for itself; compression (``compressing``), the halving of a batch (``splitting``) and the wording of errors
-(``refused_rows``) are shared.
+for itself; compression, the halving of a batch (both in ``splitting``) and the wording of errors are shared.
 
 How a task writes rows::
 
@@ -22,6 +21,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from spark_kafka_group.errors import RecordTooLargeError, WriteError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
@@ -306,3 +307,67 @@ class Encoder(Protocol):
     @property
     def BatchBuilder(self) -> type[BatchBuilder]:  # noqa: N802
         """The builder."""
+
+
+def too_large(topic: str, partition: int, size: int, max_request_size: int) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        topic,
+        partition,
+        f"a row makes a record of {size} bytes, and kafka.max.request.size is {max_request_size}: raise it, and "
+        f"max.message.bytes of topic {topic} if that is lower, or write smaller values",
+    )
+
+
+def null_header(topic: str, partition: int) -> WriteError:
+    return WriteError(topic, partition, "a row has a header that is null: leave it out of column headers")
+
+
+def null_header_key(topic: str, partition: int) -> WriteError:
+    return WriteError(topic, partition, "a row has a header without a key: a header's value may be null, its key not")
+
+
+def short_buffer(column: str, buffer: str, size: int, needed: int) -> ValueError:
+    return ValueError(f"column {column}: its {buffer} have {size} bytes, and its rows need {needed}")
+
+
+def negative(name: str, value: int) -> ValueError:
+    return ValueError(f"{name} is {value}: it must not be negative")
+
+
+def contradiction(column: str, row: int, begin: int, end: int, size: int) -> ValueError:
+    return ValueError(f"column {column}: row {row} is from {begin} to {end} of {size}")
+
+
+def no_int32s(name: str, size: int) -> ValueError:
+    return ValueError(f"{size} bytes of {name} are no int32 numbers")
+
+
+def row_index(index: int, count: int) -> ValueError:
+    return ValueError(f"index {index} is outside the {count} rows")
+
+
+def position(value: int, count: int) -> ValueError:
+    return ValueError(f"position {value} is outside the {count} indices")
+
+
+def sizes(batch_size: int, max_request_size: int, limit: int) -> ValueError:
+    return ValueError(
+        f"batch_size ({batch_size}) must not be negative, and max_request_size ({max_request_size}) must be from 1 to "
+        f"{limit}"
+    )
+
+
+def partition_count(value: int) -> ValueError:
+    return ValueError(f"partition_count is {value}: it must be above 0")
+
+
+def row_partition(row: int, partition: int, count: int) -> ValueError:
+    return ValueError(f"row {row} has partition {partition}, and there are {count}")
+
+
+def empty_batch(topic: str, partition: int) -> ValueError:
+    return ValueError(f"{topic}-{partition}: a record batch without a record cannot be sealed")
+
+
+def no_batch(size: int) -> ValueError:
+    return ValueError(f"{size} bytes are no record batch")

@@ -16,7 +16,7 @@ from spark_kafka_group.executor.reading.fetcher import Fetcher
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import FAIL, INTERCEPTOR_METHODS
 from spark_kafka_group.values import user_classes
-from spark_kafka_group.values.task import ReadTask
+from spark_kafka_group.values.offsets import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 from spark_kafka_group.wire.outage import TaskOutage
 

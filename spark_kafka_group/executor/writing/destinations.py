@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_kafka_group.errors import UnwritableRowError, WriteError
 from spark_kafka_group.executor.encode import Encoder, Rows
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
-from spark_kafka_group.text.json_text import shortened
+from spark_kafka_group.text.foreign_text import shortened
 from spark_kafka_group.values.retry_topics import is_topic_name
 
 if TYPE_CHECKING:

@@ -24,8 +24,13 @@ from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.outage import with_reason
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection, wait
-from spark_kafka_group.wire.produce.produce_request import ZSTD_FROM, ProduceSettings, overhead
-from spark_kafka_group.wire.produce.produce_response import ProducedPartition, ProduceError
+from spark_kafka_group.wire.produce.produce_messages import (
+    ZSTD_FROM,
+    ProducedPartition,
+    ProduceError,
+    ProduceSettings,
+    overhead,
+)
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers
 from spark_kafka_group.wire.reactions import Reaction
 from spark_kafka_group.wire.writable_topics import LongWait

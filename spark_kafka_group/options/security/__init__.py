@@ -5,6 +5,6 @@ starts imports this; modules that only TLS or SASL need are imported where they 
 """
 
 from spark_kafka_group.options.security.settings import Security
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret
 
 __all__ = ["Secret", "Security"]

@@ -16,8 +16,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.options.security.mechanisms import MECHANISMS, AwsMskIam, Gssapi, Mechanism
 from spark_kafka_group.options.security.settings import Security
-from spark_kafka_group.text.json_text import shortened
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret, shortened
 from spark_kafka_group.values import user_classes
 
 VARIABLE = "SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS"

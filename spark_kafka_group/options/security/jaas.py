@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret
 
 CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
 SPACE = r"(?s:\s|//[^\n\r]*|/\*.*?\*/)+"  # compiled where they are used: workers need none of them

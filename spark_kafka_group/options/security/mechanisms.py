@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret
 
 LOGIN_MODULES = "org.apache.kafka.common.security"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret
 
 if TYPE_CHECKING:
     from spark_kafka_group.options.security.jaas import LoginModule

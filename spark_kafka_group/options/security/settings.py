@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group.options.option import Section, names, option, text
 from spark_kafka_group.options.security import option_values
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret
 
 if TYPE_CHECKING:
     from spark_kafka_group.options.security.jaas import LoginModule

@@ -14,8 +14,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.security import stores
 from spark_kafka_group.options.security.settings import Security
 from spark_kafka_group.options.security.stores import KeyPair
-from spark_kafka_group.text.json_text import shortened
-from spark_kafka_group.text.printable import Secret
+from spark_kafka_group.text.foreign_text import Secret, shortened
 
 TLS13 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"

@@ -9,10 +9,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.tools.admin_connection import connect
-from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
-from spark_kafka_group.tools.command_errors import end_at_ctrl_c
+from spark_kafka_group.tools.arguments import (
+    Commands,
+    add_cluster_arguments,
+    add_command,
+    end_at_ctrl_c,
+    group_name,
+    seconds,
+)
 from spark_kafka_group.tools.formatting import instant
 from spark_kafka_group.tools.top import terminal
 from spark_kafka_group.tools.top.layout import SORTS, GroupsTable, of_groups, of_partitions

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import GAP, counted, duration, narrowed, shortened, shown, taken
 from spark_kafka_group.tools.describe import behind, lag_not_known
 from spark_kafka_group.tools.formatting import query_and_batch, table

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka.net.selector import NetworkSelector
 
-from spark_kafka_group.wire.client.connection_log import about_ours
+from spark_kafka_group.wire.client.reachability import about_ours
 
 RAISING = (signal.SIGINT, signal.SIGTERM)
 

@@ -19,8 +19,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.protocol.metadata import CoordinatorType
 
-from spark_kafka_group.wire.client import connection_log, scram, sockets
-from spark_kafka_group.wire.client.broker_versions import why_not
+from spark_kafka_group.wire.client import reachability, scram, sockets
 from spark_kafka_group.wire.client.event_loop import Selector
 from spark_kafka_group.wire.client.reachability import Reach, address
 from spark_kafka_group.wire.client.refusals import (
@@ -31,6 +30,7 @@ from spark_kafka_group.wire.client.refusals import (
     is_certain,
     mechanism_of,
     suspicion,
+    why_not,
 )
 from spark_kafka_group.wire.client.request_timeouts import (
     TCP_CONNECT_S,
@@ -39,10 +39,10 @@ from spark_kafka_group.wire.client.request_timeouts import (
     Reauthenticator,
     connecting_ms,
 )
-from spark_kafka_group.wire.client.transports import TcpTransport, TlsTransport
+from spark_kafka_group.wire.client.sockets import TcpTransport, TlsTransport
 from spark_kafka_group.wire.client.wrong_addresses import WrongAddresses
 
-connection_log.install()
+reachability.install()
 
 COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
 

@@ -1,4 +1,4 @@
-"""Why a connection cannot be made, and what to change."""
+"""Why a connection cannot be made, also for a broker's age, and what to change."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import kafka.errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.wire.client.scram import TokenId
+from spark_kafka_group.wire.fetch.response import IDS_FROM, VERSIONS
 
 if TYPE_CHECKING:
     from spark_kafka_group.options.security.mechanisms import Mechanism
+
 
 HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
 PROTOCOL = "kafka.security.protocol"
@@ -177,3 +180,21 @@ def _why_untrusted(error: ssl.SSLCertVerificationError) -> str:
         f"the broker's certificate is not trusted: {error.verify_message}. The certificate of the CA that "
         f"signed it has to be in kafka.ssl.truststore.location (or .certificates)"
     )
+
+
+def why_not(broker: Any) -> str | None:
+    """Why a broker cannot be read from, by the versions of requests that it takes; None if it can.
+
+    Fetch 4 came with the record format that has headers, with Kafka 0.11, together with lookups that make no topic.
+
+    `broker`: kafka-python's BrokerVersionData.
+    """
+    oldest, newest = broker.api_versions.get(FetchRequest.API_KEY, (VERSIONS[0], VERSIONS[-1]))
+    if newest < VERSIONS[0]:
+        return f"this broker is Kafka {broker.broker_version_str}, and 0.11 or newer is needed"
+    if oldest >= IDS_FROM:  # topics whose ids are not known are fetched by name
+        return (
+            f"this broker takes requests Fetch {oldest} to {newest}, and this version of spark_kafka_group sends "
+            f"{VERSIONS[0]} to {IDS_FROM - 1}: a newer one is needed"
+        )
+    return None

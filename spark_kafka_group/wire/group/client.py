@@ -29,7 +29,7 @@ from spark_kafka_group.errors import (
     MembershipLostError,
 )
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.reading import Subscription
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.timing import Timing
 from spark_kafka_group.wire.client.connect import ms_until, translated

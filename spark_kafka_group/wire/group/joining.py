@@ -17,7 +17,7 @@ from kafka.coordinator.base import MemberState
 
 from spark_kafka_group.assignors import Strategy
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.client.reachability import address
 from spark_kafka_group.wire.group.member_metadata import subscribed_to, usable

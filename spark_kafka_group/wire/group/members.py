@@ -19,7 +19,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from spark_kafka_group.offsets_topic.consumer_protocol import assignment_of
+from spark_kafka_group.offsets_topic.decoding import assignment_of
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.member_metadata import UNREADABLE, topics_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to

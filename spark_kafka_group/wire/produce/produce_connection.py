@@ -14,13 +14,14 @@ from typing import Generic, NamedTuple, TypeVar
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.client.reachability import AnswerError
-from spark_kafka_group.wire.produce.produce_request import (
+from spark_kafka_group.wire.produce.produce_messages import (
     LAST_IN_TRANSACTIONS,
     Batch,
+    ProducedPartition,
     ProduceSettings,
+    produced,
     request_parts,
 )
-from spark_kafka_group.wire.produce.produce_response import ProducedPartition, produced
 
 T = TypeVar("T")
 

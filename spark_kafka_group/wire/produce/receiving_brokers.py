@@ -18,7 +18,7 @@ from spark_kafka_group.wire.client.reachability import address
 from spark_kafka_group.wire.client.sockets import noticing
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection
-from spark_kafka_group.wire.produce.produce_request import VERSIONS
+from spark_kafka_group.wire.produce.produce_messages import VERSIONS
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, name_of, reaction_to
 
 T = TypeVar("T")

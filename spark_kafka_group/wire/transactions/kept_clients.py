@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.wire.kept_connections import KeptConnections
+from spark_kafka_group.wire.leaders import KeptConnections
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 _kept: KeptConnections[tuple[str, TransactionOptions], TransactionClient] = KeptConnections(TransactionClient.close)

@@ -13,7 +13,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import TxnOffsetCommitRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
-from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.text.foreign_text import listed
 from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.values.source_offsets import SourceOffsets

@@ -17,7 +17,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 from spark_kafka_group.errors import BrokerError, ProducerFencedError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.transacting import LONGEST_MARK_MS
-from spark_kafka_group.text.json_text import listed
+from spark_kafka_group.text.foreign_text import listed
 from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.transactional_ids import TaskId, pattern

@@ -36,7 +36,7 @@ from matrix.running import STARTED_WITHIN_S, Query, said_last
 from matrix.scene import Scene, now_ms
 from matrix.storm import Kind, Lane, Step, drawn, most_at_once, without
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.processes import children
+from spark_kafka_group.testing.node import children
 
 EVERYTHING = "everything"
 STORM_S = 35.0

@@ -14,7 +14,7 @@ from matrix.cells.registry import GROUPKAFKA, Cell, add
 from matrix.running import HERE
 from matrix.scene import Scene
 from matrix.written import whole_lines
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing.download import jars
 
 NEIGHBOUR = "neighbour"

@@ -12,7 +12,7 @@ from typing import Any
 from matrix.checkpoint import TP
 from matrix.once.shapes import Place
 from matrix.written import whole_lines
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing.download import jars
 
 VERIFIABLE = "org.apache.kafka.tools.VerifiableConsumer"

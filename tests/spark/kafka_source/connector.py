@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_kafka_group.spark.spark_version import java
+from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing.download import cache_directory, once, retrieve
 
 SCALA = "2.13"

@@ -29,11 +29,11 @@ from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.damage.damage import Damage, Surroundings, WayOn
 from spark_kafka_group.executor.reading.damage.search import Found, LeaderChangedError, Search
 from spark_kafka_group.executor.reading.fetcher import SILENCE, Fetcher
-from spark_kafka_group.executor.reading.output_rows import OutputRow, arrow_batch, sink_columns
+from spark_kafka_group.executor.writing.sink_columns import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
-from spark_kafka_group.options.sent_on import sink_options
+from spark_kafka_group.options.sink_options import sink_options
 from spark_kafka_group.values.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.retry_topics import dead_letter_topic, main_topic

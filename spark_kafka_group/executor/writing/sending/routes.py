@@ -14,7 +14,7 @@ from spark_kafka_group.executor.writing.sending.outbox import Outbox, Sealed
 from spark_kafka_group.executor.writing.sending.stamping import ProducerSession
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.kept_connections import KeptConnections
+from spark_kafka_group.wire.leaders import KeptConnections
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers
 from spark_kafka_group.wire.reactions import Facts, Request, advice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_group.errors import BrokerTimeoutError, RecordTooLargeError, WriteError
 from spark_kafka_group.options.producing import Producing
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.offsets import TopicPartition
 
 RUN_AGAIN = "The task has to run again, which Spark does as often as spark.task.maxFailures allows"
