@@ -23,10 +23,9 @@ import spark_kafka_group
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.pictures import plot
 from spark_kafka_group.text.foreign_text import printable
-from spark_kafka_group.tools import describe, group_records, jobs, reset, transactions, verify
+from spark_kafka_group.tools import describe, group_records, jobs, reset, top, transactions, verify
 from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.tools.arguments import Parser, UsageError
-from spark_kafka_group.tools.top import command as top
 
 CONSOLE = "groupkafka"
 """The command that an installed package adds to the bin/ of its environment."""

@@ -11,7 +11,7 @@ from spark_kafka_group.explore.record_samples import to_look_at_topics
 from spark_kafka_group.explore.shown_table import Table, short_name
 from spark_kafka_group.text.text_table import counted, shortened
 from spark_kafka_group.tools.coordinators import missing_groups
-from spark_kafka_group.tools.describe import PartitionRow, behind, look_without_generation, records_behind
+from spark_kafka_group.tools.describe import PartitionRow, how_far_behind, look_without_generation
 from spark_kafka_group.tools.few_records import LagAdmin
 from spark_kafka_group.tools.formatting import query_and_batch
 from spark_kafka_group.wire.admin import GroupAdmin
@@ -93,12 +93,12 @@ class Lag(Table[PartitionRow]):
     wide: ClassVar[frozenset[str]] = frozenset({"generation"})
 
     def title(self) -> str:
-        return f"group {short_name(self.group)}: {self.state}, {behind(self, ' records')}"
+        return f"group {short_name(self.group)}: {self.state}, {how_far_behind(self.rows, ' records')}"
 
     @property
     def records(self) -> int:
         """Lag of all partitions whose lag is known."""
-        return records_behind(self)
+        return sum(max(0, row.lag or 0) for row in self)
 
     def remark(self) -> str:
         unknown = sum(row.lag is None for row in self)
@@ -109,14 +109,14 @@ class Lag(Table[PartitionRow]):
         return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by", "generation")
 
     def cells(self, row: PartitionRow) -> Sequence[object]:
-        owner = row.owner and shortened(row.owner.instance_id or row.owner.member_id, LONGEST_ID)
+        owner = row.owner and shortened(row.owner.name, LONGEST_ID)
         query_id = row.note and shortened(query_and_batch(row.note), LONGEST_ID)
         return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner, query_id,
                 row.note and row.note.generation)  # fmt: skip
 
     def values(self, row: PartitionRow) -> tuple[Any, ...]:
         note = (None, None, None) if row.note is None else (row.note.query_id, row.note.generation, row.note.batch)
-        owner = (None, None) if row.owner is None else (row.owner.instance_id or row.owner.member_id, row.owner.host)
+        owner = (None, None) if row.owner is None else (row.owner.name, row.owner.host)
         return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, *owner, *note)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.text.foreign_text import printable
-from spark_kafka_group.text.text_table import NOTHING, duration
+from spark_kafka_group.text.text_table import NOTHING, counted, duration
 from spark_kafka_group.tools import checkpoint, coordinators
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import (
@@ -28,9 +27,10 @@ from spark_kafka_group.tools.arguments import (
 )
 from spark_kafka_group.tools.coordinators import groups_not_shown, of_no_consumers, require_coordinator
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
+from spark_kafka_group.tools.live_view import LiveView, ShownGroups, print_found, watch
 from spark_kafka_group.values.commit_metadata import Writer, writer_of
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin, LogRecord
+from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed
 
@@ -55,26 +55,13 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
 
 On a terminal, rows that are too wide are folded, and ids are shortened in the
 middle. A second line that would repeat the one above is left out, and so is
-POSITION without --checkpoint. Through a pipe each row is one whole line.
+POSITION without --checkpoint. Through a pipe each row is one whole line. With
+--watch a terminal is refreshed in place; arrows and page keys move the lines,
+and q or Ctrl-C ends it.
 """
 
 WATCHED_EVERY_S = 2.0
-CLEAR = "\x1b[H\x1b[2J\x1b[3J"
-"""Empties a terminal and its memory of lines."""
 MOST_NAMED = 10
-
-
-@dataclass(frozen=True)
-class MemberRow:
-    """A member, and the partitions that it was assigned; its epoch is None in a classic group."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    assigned: tuple[TopicPartition, ...]
-    protocol: str | None = CLASSIC
-    epoch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,26 +74,31 @@ class PartitionRow:
     lag: int | None
     lag_s: float | None
     position: int | None
-    owner: MemberRow | None
+    owner: DescribedMember | None
     note: Writer | None
 
 
-def records_behind(rows: Iterable[PartitionRow]) -> int:
-    """Lag of all partitions whose lag is known; a commit beyond the end of a log takes nothing from the others."""
-    return sum(max(0, row.lag or 0) for row in rows)
+def behind(lags: Iterable[int | None], committed: bool, unit: str = "") -> str:
+    """``7 behind``, with the `unit` after the number. A commit beyond the end of a log takes nothing from other lags.
+
+    A lag that is not known at all is not 0: no log of what was `committed` has a leader, or nothing was.
+    """
+    known = [max(0, lag) for lag in lags if lag is not None]
+    if not known:
+        return "lag not known" if committed else "nothing committed"
+    return f"{sum(known):,}{unit} behind"
 
 
-def behind(rows: Iterable[PartitionRow], unit: str = "") -> str:
-    """``7 behind``, with the `unit` after the number. A lag that is not known at all is not taken for 0."""
-    all_rows = list(rows)
-    if all(row.lag is None for row in all_rows):
-        return lag_not_known(any(row.current_offset is not None for row in all_rows))
-    return f"{records_behind(all_rows):,}{unit} behind"
+def how_far_behind(rows: Collection[PartitionRow], unit: str = "") -> str:
+    """How far partitions are behind."""
+    return behind((row.lag for row in rows), any(row.current_offset is not None for row in rows), unit)
 
 
-def lag_not_known(committed: bool) -> str:
-    """Why there is no lag at all: no log of what was committed has a leader, or nothing was."""
-    return "lag not known" if committed else "nothing committed"
+def facts_of_one(state: str, members: int, rows: Sequence[PartitionRow]) -> tuple[str, ...]:
+    """A group in a few words; the lag is the last."""
+    unknown = sum(row.lag is None for row in rows)
+    remark = f", {unknown:,} of {len(rows):,} partitions not known" if 0 < unknown < len(rows) else ""
+    return state, counted(members, "member"), how_far_behind(rows) + remark
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ class GroupReport:
     coordinator: BrokerNode
     generation: int | None
     strategy: str
-    members: tuple[MemberRow, ...]
+    members: tuple[DescribedMember, ...]
     partitions: tuple[PartitionRow, ...]
     problem: str | None = None
     kind: str = CLASSIC
@@ -155,55 +147,70 @@ def add_to(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a group, or all groups; again and again with --watch."""
     checkpoint.positions(args.checkpoint)  # a checkpoint that cannot be read is an error without any connection
+    if args.watch is not None:
+        end_at_ctrl_c()
     with connect(args) as admin:
+
+        def reports(before: object) -> Reports:
+            positions = checkpoint.positions(args.checkpoint)
+            if args.group is None:
+                return of_all_groups(admin, time.time, positions)
+            return of_one_group(look(admin, args.group, time.time, positions))
+
         if args.watch is not None:
-            end_at_ctrl_c()
-        _print_reports(args, admin)
-        while args.watch is not None:
-            sys.stdout.flush()
-            time.sleep(args.watch)
-            _print_reports(args, admin)
+            return watch(LiveView(reports, lambda found, sort: found, args.watch), args)
+        found = reports(None)
+        print_found(found.as_json() if args.json else found.text(), found.problems, args)
     return 0
 
 
-def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
-    positions = checkpoint.positions(args.checkpoint)
-    if args.group is None:
-        reports, failed = look_at_all(admin, time.time, positions)
-        missing = "\n".join(filter(None, [groups_not_shown(admin), *failed]))
-    else:
-        reports, missing = [look(admin, args.group, time.time, positions)], ""
-    if args.watch is not None and not args.json:
-        print(f"{CLEAR if sys.stdout.isatty() else ''}{instant(time.time() * 1000)}\n")
-    if args.json:
-        for report in reports:
-            print(as_json(report))
-    else:
-        print("\n\n\n".join(map(as_text, reports)) or "the cluster has no consumer groups")
-    for problem in filter(None, (*(report.problem for report in reports), missing)):
-        print(printable(problem), file=sys.stderr)
+@dataclass(frozen=True)
+class Reports(ShownGroups):
+    """Groups at one moment, one below the other."""
+
+    reports: tuple[GroupReport, ...]
+
+    def for_screen(self, width: int) -> tuple[str, list[str]]:
+        return "", self.text().split("\n")
+
+    def as_text(self, at: float) -> str:
+        return f"{instant(at * 1000)}\n\n{self.text()}"
+
+    def text(self) -> str:
+        """As :meth:`as_text`, without the time of day."""
+        return "\n\n\n".join(map(as_text, self.reports)) or "the cluster has no consumer groups"
 
 
-def look_at_all(
+def of_one_group(report: GroupReport) -> Reports:
+    """A single group."""
+    facts = facts_of_one(report.state, len(report.members), report.partitions)
+    return Reports(report.group, facts, (report.problem,), tuple(objects(report)), (report,))
+
+
+def of_all_groups(
     admin: GroupAdmin, clock: Callable[[], float], positions: checkpoint.Positions | None = None
-) -> tuple[list[GroupReport], list[str]]:
-    """All groups of consumers as they are now, by name, and why some could not be looked at; without those that go
-    meanwhile.
+) -> Reports:
+    """All groups of consumers as they are now, by name, without those that go meanwhile.
 
     Raises
     ------
     BrokerError
     """
-    reports, failed = [], []
+    looked, failed = [], []
     for name, kind in sorted(admin.groups().items()):
         if kind in (CLASSIC, CONSUMER):
             # Of another protocol type, as Kafka Connect's workers, or gone since it was listed.
             with contextlib.suppress(ToolError):
                 try:
-                    reports.append(_looked_at(admin, name, clock, positions))
+                    looked.append(look_without_generation(admin, name, clock, positions))
                 except BrokerError as error:
                     failed.append(f"group {name} cannot be shown: {error}")
-    return _with_generations(admin, reports), failed
+    reports = _with_generations(admin, looked)
+    rows = [row for report in reports for row in report.partitions]
+    members = sum(len(report.members) for report in reports)
+    facts = (counted(len(reports), "group"), counted(members, "member"), how_far_behind(rows))
+    problems = (*(report.problem for report in reports), groups_not_shown(admin), *failed)
+    return Reports("", facts, problems, tuple(each for r in reports for each in objects(r)), tuple(reports))
 
 
 def look(
@@ -218,33 +225,28 @@ def look(
     BrokerError
     """
     require_coordinator(admin, group)
-    (report,) = _with_generations(admin, [_looked_at(admin, group, clock, positions)])
+    (report,) = _with_generations(admin, [look_without_generation(admin, group, clock, positions)])
     return report
 
 
-def look_without_generation(admin: GroupAdmin, group: str, clock: Callable[[], float]) -> GroupReport:
-    """As :func:`look`, without what takes a read of the offsets topic: the generation of a classic group is None."""
-    return _looked_at(admin, group, clock, None)
-
-
-def _looked_at(
-    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: checkpoint.Positions | None
+def look_without_generation(
+    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: checkpoint.Positions | None = None
 ) -> GroupReport:
-    """A group without its generation."""
+    """As :func:`look`, without what takes a read of the offsets topic: the generation of a classic group is None."""
     described = admin.describe(group)
     if described.use != CONSUMER:
         raise ToolError(of_no_consumers(group, described.use, "--describe"))
     committed = admin.committed(group)
     if described.state == "Dead" and not committed:
         raise ToolError(_no_such_group(group, admin.groups()))
-    members = tuple(sorted(map(_member_row, described.members), key=lambda m: m.member_id))
+    members = tuple(sorted(described.members, key=lambda member: member.member_id))
     unreadable = [member.member_id for member in described.members if member.assigned is None]
     problem = None
     if unreadable:
         problem = (
             f"partitions of members that do not assign as Kafka's consumers do are not known: {', '.join(unreadable)}"
         )
-    owners = {tp: m for m in members for tp in m.assigned}
+    owners = {tp: member for member in members for tp in member.assigned or ()}
     rows = _partition_rows(admin, committed, owners, checkpoint.of_group(positions or {}, group), clock)
     coordinator = admin.coordinator(group)
     return GroupReport(group, described.state, coordinator, described.epoch, described.strategy, members, rows,
@@ -261,12 +263,6 @@ def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
     else:
         others = f"the cluster has {', '.join(names)}" if names else "the cluster has no groups"
     return f"there is no group {group}: {others}"
-
-
-def _member_row(member: DescribedMember) -> MemberRow:
-    assigned = tuple(sorted(member.assigned or ()))
-    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, assigned,
-                     member.protocol, member.epoch)  # fmt: skip
 
 
 def _with_generations(admin: GroupAdmin, looked: Sequence[GroupReport]) -> list[GroupReport]:
@@ -286,53 +282,32 @@ def _with_generations(admin: GroupAdmin, looked: Sequence[GroupReport]) -> list[
 def _partition_rows(
     admin: GroupAdmin,
     committed: Mapping[TopicPartition, Committed],
-    owners: Mapping[TopicPartition, MemberRow],
+    owners: Mapping[TopicPartition, DescribedMember],
     positions: Mapping[TopicPartition, int],
     clock: Callable[[], float],
 ) -> tuple[PartitionRow, ...]:
-    tps = sorted(set(committed) | set(owners))
-    ranges, oldest = _logs(admin, tps, committed)
-    now_ms = clock() * 1000
-    return tuple(
-        _partition_row(tp, committed.get(tp), ranges.get(tp), oldest.get(tp), positions.get(tp), owners.get(tp), now_ms)
-        for tp in tps
-    )
-
-
-def _logs(
-    admin: GroupAdmin, tps: Sequence[TopicPartition], committed: Mapping[TopicPartition, Committed]
-) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, LogRecord]]:
-    """Start and end of each log that has a leader, and the first record that the group has not read, if there is
-    one."""
+    tps = sorted({*committed, *owners})
     leaders = admin.leaders(sorted({tp.topic for tp in tps})) if tps else {}
     ranges = admin.log_ranges([tp for tp in tps if leaders.get(tp) is not None])
-    waiting = {
+    ends = {tp: end for tp, (_, end) in ranges.items()}
+    unread = {
         tp: first
         for tp, (start, end) in ranges.items()
         if tp in committed and (first := max(committed[tp].offset, start)) < end  # else records were deleted unread
     }
-    return ranges, admin.first_records(waiting, {tp: end for tp, (_, end) in ranges.items()})
-
-
-def _partition_row(
-    tp: TopicPartition,
-    committed: Committed | None,
-    log: tuple[int, int] | None,
-    oldest: LogRecord | None,
-    position: int | None,
-    owner: MemberRow | None,
-    now_ms: float,
-) -> PartitionRow:
-    current = None if committed is None else committed.offset
-    end = None if log is None else log[1]
-    lag = None if current is None or end is None else end - current
-    lag_s: float | None = None
-    if oldest is not None:
-        lag_s = None if oldest.timestamp_ms is None else round(max(0.0, now_ms - oldest.timestamp_ms) / 1000, 3)
-    elif lag is not None:
-        lag_s = 0.0  # caught up, or nothing but transactions' markers follows
-    note = None if committed is None else writer_of(committed.metadata)
-    return PartitionRow(tp, current, end, lag, lag_s, position, owner, note)
+    oldest = admin.first_records(unread, ends)
+    now_ms = clock() * 1000
+    rows = []
+    for tp in tps:
+        commit, end = committed.get(tp), ends.get(tp)
+        lag = None if commit is None or end is None else end - commit.offset
+        lag_s = None if lag is None else 0.0  # caught up, or nothing but transactions' markers follows
+        if tp in oldest:
+            written_ms = oldest[tp].timestamp_ms
+            lag_s = None if written_ms is None else round(max(0.0, now_ms - written_ms) / 1000, 3)
+        current, writer = (commit.offset, writer_of(commit.metadata)) if commit is not None else (None, None)
+        rows.append(PartitionRow(tp, current, end, lag, lag_s, positions.get(tp), owners.get(tp), writer))
+    return tuple(rows)
 
 
 def as_text(report: GroupReport) -> str:
@@ -348,7 +323,7 @@ def as_text(report: GroupReport) -> str:
                    "PARTITIONS")  # fmt: skip
         rows = [
             (m.member_id, m.instance_id, m.client_id, m.host, *((m.protocol, m.epoch) if epochs else ()),
-             partitions(m.assigned))
+             partitions(m.assigned or ()))
             for m in report.members
         ]  # fmt: skip
         parts.append(table(columns, rows))
@@ -365,13 +340,15 @@ def as_text(report: GroupReport) -> str:
     return "\n\n".join(parts)
 
 
-def as_json(report: GroupReport) -> str:
+def objects(report: GroupReport) -> list[dict[str, Any]]:
+    """For JSON: the group, its members, and its partitions."""
     group = {"kind": "group", "group": report.group, "state": report.state, "coordinator": asdict(report.coordinator),
              "type": report.kind, "generation": report.generation, "strategy": report.strategy}  # fmt: skip
     members = [
-        {"kind": "member", **asdict(member), "assigned": [list(tp) for tp in member.assigned]}
-        for member in report.members
-    ]
+        {"kind": "member", "member_id": m.member_id, "instance_id": m.instance_id, "client_id": m.client_id,
+         "host": m.host, "assigned": sorted(m.assigned or ()), "protocol": m.protocol, "epoch": m.epoch}
+        for m in report.members
+    ]  # fmt: skip
     rows = [
         {"kind": "partition", **row.tp._asdict(), "current_offset": row.current_offset,
          "log_end_offset": row.log_end_offset, "lag": row.lag, "lag_seconds": row.lag_s, "position": row.position,
@@ -379,4 +356,4 @@ def as_json(report: GroupReport) -> str:
          "client_id": row.owner and row.owner.client_id, "note": row.note and row.note.to_json()}
         for row in report.partitions
     ]  # fmt: skip
-    return "\n".join(json.dumps(line) for line in [group, *members, *rows])
+    return [group, *members, *rows]

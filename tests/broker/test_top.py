@@ -1,4 +1,4 @@
-"""``top``: on a terminal in place, elsewhere as lines; brokers see a look from outside, and nothing else."""
+"""``top`` and ``describe --watch``: in place on a terminal, elsewhere as lines; brokers see a look from outside."""
 
 import fcntl
 import json
@@ -26,15 +26,15 @@ WITHIN_S = 60
 class OnTerminal:
     """The command on a terminal of its own."""
 
-    def __init__(self, kafka, *arguments, size=(24, 80), stderr=None):
+    def __init__(self, kafka, *arguments, command=("top", "--interval"), size=(24, 80), stderr=None):
         self.master, self.slave = pty.openpty()
         self.ends_of_the_terminal = [self.slave, self.master]
         self.resize(*size)
         self.before = termios.tcgetattr(self.slave)
         self.text = ""
-        command = [sys.executable, "-m", "spark_kafka_group", "top", "--bootstrap-server", kafka.bootstrap_servers]
+        called = [sys.executable, "-m", "spark_kafka_group", *command, "0.2"]
         self.process = subprocess.Popen(
-            [*command, "--interval", "0.2", *arguments], stdin=self.slave, stdout=self.slave,
+            [*called, "--bootstrap-server", kafka.bootstrap_servers, *arguments], stdin=self.slave, stdout=self.slave,
             stderr=stderr or self.slave, env=os.environ | {"TERM": "xterm"}, preexec_fn=self._lead,
         )  # fmt: skip
 
@@ -147,6 +147,23 @@ def test_ctrl_c_and_sigterm_leave_the_terminal_as_it_was(kafka, topic, group, to
         top.process.send_signal(asked)
     assert top.ends() == code
     assert top.was_left()
+
+
+def test_a_watched_group_is_drawn_in_place_too_and_moved_by_keys(kafka, topic, group, top_of):
+    commit_for(kafka, group, {(topic, 0): 1})
+    watched = top_of(kafka, "--group", group, command=("describe", "--watch"))
+    first, keys, problem, *_ = watched.shows(f"group {group}: Empty")
+    assert (group in first, "9 behind" in first, problem) == (True, True, "")
+    assert keys.endswith(" lines, every 0.2 s  (arrows  q quit)")
+    commit_for(kafka, group, {(topic, 0): 3})
+    watched.shows("7 behind")
+    watched.resize(6, 80)
+    watched.shows("lines 1-3 of ")
+    watched.hit("\x1b[B")
+    watched.shows("lines 2-4 of ")
+    watched.hit("\x03")
+    assert watched.ends() == 130
+    assert watched.was_left()
 
 
 def test_a_terminal_that_goes_away_ends_it_without_a_traceback(kafka, topic, group, top_of, tmp_path):

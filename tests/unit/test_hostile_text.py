@@ -27,6 +27,7 @@ from spark_kafka_group.values.commit_metadata import writer_of
 from spark_kafka_group.values.files import READERS_FOLDER
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire.admin import BrokerNode, LogRecord
+from spark_kafka_group.wire.group.members import DescribedMember
 
 DEEP = "[" * 100_000
 NESTED = "[" * 900 + "]" * 900
@@ -405,13 +406,13 @@ def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are(
 
 
 def test_describe_shows_names_escaped_and_its_json_has_them_as_they_are():
-    member = describe.MemberRow(EVIL, EVIL, EVIL, EVIL, (TopicPartition(EVIL, 0),))
+    member = DescribedMember(EVIL, EVIL, EVIL, EVIL, frozenset([TopicPartition(EVIL, 0)]))
     row = describe.PartitionRow(TopicPartition(EVIL, 0), 1, 2, 1, 0.5, None, member, None)
     report = describe.GroupReport(EVIL, EVIL, BrokerNode(1, EVIL, 2), 1, EVIL, (member,), (row,))
     shown = describe.as_text(report)
     assert all(line.isprintable() for line in shown.split("\n"))
     assert shown.count(SHOWN) == 11
-    group, first, partition = map(json.loads, describe.as_json(report).splitlines())
+    group, first, partition = map(json.loads, describe.of_one_group(report).as_json().splitlines())
     assert (group["state"], first["client_id"], partition["consumer_id"]) == (EVIL, EVIL, EVIL)
 
 

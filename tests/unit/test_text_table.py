@@ -13,10 +13,11 @@ from spark_kafka_group.explore.record_rate import Interval, Rate
 from spark_kafka_group.explore.shown_table import Laid, as_html
 from spark_kafka_group.text import text_table
 from spark_kafka_group.tools import describe, formatting
-from spark_kafka_group.tools.describe import GroupReport, MemberRow, PartitionRow
+from spark_kafka_group.tools.describe import GroupReport, PartitionRow
 from spark_kafka_group.values.commit_metadata import Writer
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.admin import BrokerNode
+from spark_kafka_group.wire.group.members import DescribedMember
 
 READER = "0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f"
 MEMBER_ID = f"groupkafka-{READER}-6a1f0c52-8a86-4f0e-9c3b-2f7f3a9d8e01"
@@ -25,7 +26,7 @@ HEADERS = ("TOPIC", "LAG", "OWNER")
 
 def report(lag=280, partitions=3, position=None):
     tps = [TopicPartition("orders", partition) for partition in range(partitions)]
-    member = MemberRow(MEMBER_ID, f"groupkafka-{READER}", "spark-kafka-group", "/10.0.0.17", tuple(tps))
+    member = DescribedMember(MEMBER_ID, f"groupkafka-{READER}", "spark-kafka-group", "/10.0.0.17", frozenset(tps))
     note = Writer(READER, 12, 345)
     rows = tuple(PartitionRow(tp, 120, 120 + lag, lag, 3.25, position, member, note) for tp in tps)
     return GroupReport("billing", "Stable", BrokerNode(1, "localhost", 9092), 12, "range", (member,), rows)

@@ -1,5 +1,6 @@
-"""``top``: rates from two looks, and rows that fit a terminal."""
+"""``top`` and the live view: rates from two looks, and rows that fit a terminal."""
 
+import argparse
 import math
 import os
 import pty
@@ -14,9 +15,19 @@ import pytest
 from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.text.text_table import duration
 from spark_kafka_group.tools.describe import PartitionRow
-from spark_kafka_group.tools.top.layout import brief, of_groups, of_partitions
-from spark_kafka_group.tools.top.rates import OVER_S, GroupLook, Observer, SeenGroups, Speed, group_rows, kept
-from spark_kafka_group.tools.top.terminal import Screen, Terminal
+from spark_kafka_group.tools.live_view import LiveView, Observer, Screen, Seen, print_found
+from spark_kafka_group.tools.terminal import Terminal
+from spark_kafka_group.tools.top import (
+    OVER_S,
+    SORTS,
+    GroupLook,
+    Speed,
+    brief,
+    group_rows,
+    kept,
+    of_groups,
+    of_partitions,
+)
 from spark_kafka_group.values.commit_metadata import commit_metadata
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.group.all_groups import GroupOffsets
@@ -35,9 +46,13 @@ def many(count, name="group-{}"):
     return GroupLook(0.0, groups, {ONE: 123_456_789})
 
 
-def drawn(looks, size, screen=None):
-    screen = screen or Screen("localhost:9092", 2.0, "lag")
-    return screen.lines(SeenGroups(looks, 0.0), of_groups(looks, screen.sort), 0.0, size)[0]
+def screen_of(servers="localhost:9092", sort="lag"):
+    return Screen(LiveView(None, of_groups, 2.0, sort, SORTS), servers)
+
+
+def drawn(looks, size, screen=None, now=0.0, shown=of_groups, **seen):
+    screen = screen or screen_of()
+    return screen.lines(Seen(looks, **{"at": 0.0} | seen), shown(looks, screen.sort), now, size)[0]
 
 
 def test_rates_are_records_between_two_looks_in_a_second():
@@ -63,7 +78,7 @@ def test_a_commit_beyond_the_end_takes_nothing_from_the_lag_of_other_partitions(
     looks = (look(10, {ONE: 900, TWO: 50}, {ONE: 100, TWO: 57}),)
     (row,) = group_rows(looks)
     assert row.lag == 7
-    assert of_groups(looks, "lag").summary == "1 group, 1 member, 7 behind"
+    assert of_groups(looks, "lag").facts == ("1 group", "1 member", "7 behind")
 
 
 def test_rates_are_of_the_last_half_minute_or_of_two_looks():
@@ -84,7 +99,7 @@ def test_the_screen_fits_and_shows_numbers_whole_or_not_at_all(count, size):
 
 
 def test_rows_move_and_their_order_changes_by_keys():
-    screen, looks = Screen("s", 2.0, "group"), (many(300, "{:03}"),)
+    screen, looks = screen_of(sort="group"), (many(300, "{:03}"),)
     assert drawn(looks, (80, 24), screen)[4].startswith("000")
     screen.apply_keys(["page down", "down"])
     assert drawn(looks, (80, 24), screen)[4].startswith("021")
@@ -100,16 +115,15 @@ def test_rows_move_and_their_order_changes_by_keys():
 def test_names_of_strangers_steer_no_terminal():
     hostile = "\x1b[2J\nx\u202e{}"
     assert all(line.isprintable() for line in drawn((many(3, hostile),), (80, 24)))
-    problem = SeenGroups((many(3, hostile),), 0.0, "gone: \x1b[2J")
-    lines, _ = Screen("\x1b", 2.0, "lag").lines(problem, of_groups(problem.looks, "lag"), 0.0, (80, 24))
+    lines = drawn((many(3, hostile),), (80, 24), screen_of("\x1b"), problem="gone: \x1b[2J")
     assert lines[2] == r"as of 00:00:00Z: gone: \x1b[2J"
     assert all(line.isprintable() for line in lines)
 
 
 def test_a_view_without_new_numbers_says_since_when():
-    looks = (many(1),)
-    lines, _ = Screen("s", 2.0, "lag").lines(SeenGroups(looks, 60.0), of_groups(looks, "lag"), 70.0, (80, 24))
+    lines = drawn((many(1),), (80, 24), now=70.0, at=60.0)
     assert lines[2] == "as of 00:01:00Z: no broker has answered for 10 s"
+    assert drawn((many(1),), (80, 24), now=70.0, at=60.0, took_s=5.0)[2] == "", "a look may take long"
 
 
 def received(terminal, end):
@@ -166,9 +180,8 @@ def of_a_group(offsets, name="billing"):
     return (GroupLook(0.0, {name: GroupOffsets("Stable", 1, committed)}, ends, rows),)
 
 
-def first_line(looks, tabled, width, servers="localhost:9092"):
-    lines, _ = Screen(servers, 2.0, "lag").lines(SeenGroups(looks, 0.0), tabled(looks, "lag"), 0.0, (width, 24))
-    return lines[0]
+def first_line(looks, shown, width):
+    return drawn(looks, (width, 24), shown=shown)[0]
 
 
 def test_a_group_with_a_long_name_has_its_lag_on_the_screen():
@@ -220,7 +233,7 @@ def test_the_lag_of_all_groups_is_the_last_that_a_narrow_terminal_leaves_out(wid
 )
 def test_a_lag_that_is_not_known_is_not_0(offsets, said):
     looks = of_a_group(offsets)
-    assert of_partitions(looks, "lag").summary == f"Stable, 1 member, {said}"
+    assert of_partitions(looks, "lag").facts == ("Stable", "1 member", said)
     title = said.partition(", ")[0].replace("0 behind", "0 records behind")  # it has a remark about single partitions
     assert Lag(looks[-1].partitions, "billing", "Stable").title() == f"group billing: Stable, {title}"
 
@@ -229,29 +242,39 @@ def test_a_lag_that_is_not_known_is_not_0(offsets, said):
     ("offsets", "said"), [([(None, 9)], "nothing committed"), ([(5, None)], "lag not known"), ([(9, 9)], "0 behind")]
 )
 def test_a_lag_of_all_groups_that_is_not_known_is_not_0(offsets, said):
-    assert of_groups(of_a_group(offsets), "lag").summary == f"1 group, 1 member, {said}"
+    assert of_groups(of_a_group(offsets), "lag").facts == ("1 group", "1 member", said)
 
 
 def test_a_view_says_which_facts_are_missing():
     looks = (many(1), replace(many(1), problem="groups are missing"))
-    lines, _ = Screen("s", 2.0, "lag").lines(SeenGroups(looks, 60.0), of_groups(looks, "lag"), 60.0, (80, 24))
-    assert lines[2] == "groups are missing"
-    lines, _ = Screen("s", 2.0, "lag").lines(SeenGroups(looks, 60.0, "gone"), of_groups(looks, "lag"), 60.0, (80, 24))
-    assert lines[2] == "as of 00:01:00Z: gone"
+    assert drawn(looks, (80, 24))[2] == "groups are missing"
+    assert drawn(looks, (80, 24), at=60.0, problem="gone")[2] == "as of 00:01:00Z: gone"
+
+
+def test_each_fact_that_is_missing_has_a_line_with_settings_as_the_command_names_them(capsys):
+    args = argparse.Namespace(bootstrap_server_as_written="--bootstrap-server")
+    failed = [f"group {n} cannot be shown: no records within kafka.request.timeout.ms" for n in "ab"]
+    print_found("", [None, *failed], args)
+    said = [f"group {n} cannot be shown: no records within request.timeout.ms" for n in "ab"]
+    assert capsys.readouterr() == ("", "\n".join([*said, ""]))
+    assert drawn((many(1),), (80, 24), problem=failed[0])[2] == f"as of 00:00:00Z: {said[0]}"
 
 
 def test_a_look_that_fails_in_any_way_is_said_and_the_next_one_is_made():
     told, waiting, going_on = threading.Event(), threading.Event(), threading.Event()
 
-    def fails_then_waits():
+    def looked(before):
+        if before is None:
+            return "first"
         if told.is_set():
             waiting.set()
             going_on.wait(10)
         raise KeyError("orders")
 
-    observer = Observer(fails_then_waits, look(10, {ONE: 5}, {ONE: 9}), 0.001, told.set)
+    observer = Observer(LiveView(looked, None, 0.001))
+    observer.start(told.set)
     assert waiting.wait(10)
-    assert (observer.seen.problem, observer.seen.looks[-1].at_s) == ("KeyError: 'orders'", 10)
+    assert (observer.seen.problem, observer.seen.found) == ("KeyError: 'orders'", "first")
     going_on.set()
     assert observer.close()
 
@@ -280,4 +303,4 @@ def test_a_lag_of_weeks_is_days_on_a_screen_and_seconds_through_a_pipe():
     header, (row,) = late.for_screen(80)
     assert header.split()[:4] == ["TOPIC", "PART", "LAG", "BEHIND"]
     assert row.split()[:4] == ["orders", "0", "4", "327d19h"]
-    assert "28324027.9" in late.whole()
+    assert "28324027.9" in late.as_text(0.0)

@@ -1,4 +1,4 @@
-"""A screen of groups on a terminal, which is left as it was: lines by its size and the keys that were hit.
+"""A terminal that is drawn on, gives its keys, and is left as it was.
 
 Plain ANSI sequences, and no curses: see docs/design/reports.md.
 """
@@ -12,13 +12,8 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from types import FrameType
-
-from spark_kafka_group.text.text_table import clipped, taken
-from spark_kafka_group.tools.top.layout import SORTS, GroupsTable
-from spark_kafka_group.tools.top.rates import SeenGroups
 
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 """The alternate screen, no cursor, and no line that goes on in the next: a wide character may take two columns."""
@@ -71,7 +66,7 @@ class Terminal:
         columns, lines = os.get_terminal_size(self._out)
         return columns or 80, lines or 24
 
-    def draw(self, lines: Sequence[str], reversed_line: int) -> None:
+    def draw(self, lines: Sequence[str], reversed_line: int | None) -> None:
         """Show lines, one at least, in place of those before. They have no characters that control a terminal."""
         *shown, last = [f"{REVERSE}{line}{PLAIN}" if n == reversed_line else line for n, line in enumerate(lines)]
         # Behind a line as wide as the terminal the cursor is on its last character, and would clear it.
@@ -130,70 +125,3 @@ def _keys_of(hit: str) -> Iterator[str]:
         sequence = next((s for s in KEYS if hit.startswith(s)), hit[0])
         yield KEYS.get(sequence, sequence)
         hit = hit[len(sequence) :]
-
-
-HEAD = 3
-"""Lines above the table: which cluster, how to go on, and what is wrong."""
-LATE_AFTER = 3
-"""Intervals without a look after which the view says so."""
-AND_MORE = "  …"
-"""What is left of the brokers' addresses in the first line where they have no room."""
-SORT_KEYS = {sort[0]: sort for sort in SORTS}
-KEYS_SHOWN = "l lag  r rate  g group  arrows  q quit"
-
-
-class Screen:
-    """The order of the rows, the first that is shown, and whether the end was asked for."""
-
-    def __init__(self, servers: str, interval_s: float, sort: str) -> None:
-        self.sort = sort
-        self.ended = False
-        self._servers, self._interval_s = servers, interval_s
-        self._first = 0
-        self._page = 1
-
-    def apply_keys(self, keys: Iterable[str]) -> None:
-        """Act on keys."""
-        for key in keys:
-            moved = {"up": -1, "down": 1, "page up": -self._page, "page down": self._page, " ": self._page}.get(key, 0)
-            self._first = 0 if key == "home" else max(0, self._first + moved)
-            self.sort = SORT_KEYS.get(key.lower(), self.sort)
-            self.ended = self.ended or key in ("q", "Q")
-
-    def lines(self, seen: SeenGroups, table: GroupsTable, now: float, size: tuple[int, int]) -> tuple[list[str], int]:
-        """Lines that fit, and the number of the table's header."""
-        width, height = size
-        header, rows = table.for_screen(width)
-        self._page = max(1, height - HEAD - 1)
-        self._first = min(self._first, max(0, len(rows) - self._page))
-        page = rows[self._first : self._first + self._page]
-        problem = self._problem(seen, now)
-        head = [f"{_first_line(_clock(seen.at), table, width)}  {self._servers}",
-                f"{self._which(len(page), len(rows))}, every {self._interval_s:g} s, by {self.sort}  ({KEYS_SHOWN})",
-                problem]  # fmt: skip
-        return [clipped(line, width) for line in (*head, header.ljust(width), *page)][:height], HEAD
-
-    def _which(self, shown: int, count: int) -> str:
-        if shown == count:
-            return f"{count:,} rows" if count != 1 else "1 row"
-        return f"rows {self._first + 1:,}-{self._first + shown:,} of {count:,}"
-
-    def _problem(self, seen: SeenGroups, now: float) -> str:
-        since = f"as of {_clock(seen.at)}"
-        if seen.problem is not None:
-            return f"{since}: {seen.problem}"
-        late = now - seen.at
-        if late > LATE_AFTER * self._interval_s:
-            return f"{since}: no broker has answered for {late:.0f} s"
-        return seen.looks[-1].problem or ""
-
-
-def _first_line(clock: str, table: GroupsTable, width: int) -> str:
-    """Time and heading; the heading alone where the lag has no room beside the time."""
-    room = width - len(clock) - len("  ") - len(AND_MORE)
-    heading = table.heading(room)
-    return f"{clock}  {heading}" if taken(heading) <= room else table.heading(width)
-
-
-def _clock(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%SZ")
