@@ -29,7 +29,7 @@ ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries,sink,pipelines,record_processor}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
 # third run only rooms that wait more than they compute.
-WORKERS ?= 5
+WORKERS ?= 6
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes. VFORK starts the
 # commands sooner that Hadoop runs for files of local checkpoints.

@@ -65,6 +65,7 @@ def test_available_now_goes_on_from_its_checkpoint(application, kafka, group, tm
         produce(kafka, topic, numbered(30, 3, first=count))
 
 
+@pytest.mark.soak
 def test_batch_reads_and_group_batch(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     settings = options(kafka, topic, group, startingOffsets="group", minPartitions=4)

@@ -101,6 +101,7 @@ def in_files(spark, folder):
     return numbers(row.value for row in spark.read.parquet(str(folder)).select("value").collect())
 
 
+@pytest.mark.soak
 def test_a_listener_stops_a_query_whose_file_sink_would_skip_its_batches(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     rows = rows_of(kafka, topic, group, spark)

@@ -89,6 +89,7 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
     assert values(spark, tmp_path / "out") == list(range(330))
 
 
+@pytest.mark.soak
 def test_stream_to_parquet_refuses_a_new_checkpoint_beside_the_output_of_another(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     folder = tmp_path / "out"
@@ -142,6 +143,7 @@ def test_a_wrong_option_of_a_sink_ends_a_job_before_spark_starts(tmp_path):
     assert done.stderr.startswith("the sink: kafka.acks (2) must be one of")
 
 
+@pytest.mark.soak
 def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
@@ -360,6 +362,7 @@ def test_letters_of_a_topic_and_a_time_are_sent_back_and_no_others(spark, kafka,
     assert (sent(orders), sent(bills)) == ([b"v2"], [b"v1"])
 
 
+@pytest.mark.soak
 def test_letters_that_name_a_topic_of_others_stay_unless_it_is_asked_for_and_hold_up_no_other_letter(
     spark, kafka, replay
 ):

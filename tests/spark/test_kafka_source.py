@@ -202,6 +202,7 @@ def test_a_query_with_state_changes_its_source_and_keeps_its_state(spark, kafka,
     assert committed(kafka, group) == ends
 
 
+@pytest.mark.soak
 def test_an_offset_log_of_a_newer_version_is_an_error_that_says_so(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     place = tmp_path / "one"

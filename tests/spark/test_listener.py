@@ -66,6 +66,7 @@ def commits_of(kafka, group):
     return [e for e in read_group_log(kafka, group) if isinstance(e, OffsetCommitted) and e.offset is not None]
 
 
+@pytest.mark.soak
 def test_trigger_once_is_committed_and_without_the_listener_it_is_not(spark, kafka, group, start):
     topic = topic_with(kafka, numbered(30, 3))
     start(options(kafka, topic, group), ONCE).awaitTermination()
@@ -116,6 +117,7 @@ def test_while_triggers_are_far_apart_the_batch_is_committed_as_the_member(spark
     assert generations == {planned["generation"]}
 
 
+@pytest.mark.soak
 def test_one_listener_serves_queries_of_different_groups_on_the_same_topic(spark, kafka, group, start):
     topic = topic_with(kafka, numbered(30, 3))
     other = name("group")
@@ -132,6 +134,7 @@ def test_one_listener_serves_queries_of_different_groups_on_the_same_topic(spark
         assert {json.loads(c.metadata)["reader"] for c in commits} == {end_of(query)["@group"]["reader"]}
 
 
+@pytest.mark.soak
 def test_each_source_of_a_query_is_committed_in_its_own_group_and_has_its_own_numbers(spark, kafka, group, tmp_path):
     seen = []
 
@@ -197,6 +200,7 @@ def test_spark_tells_of_a_batch_when_its_commit_log_has_it_and_of_the_end_after_
     assert listener.commits == 0
 
 
+@pytest.mark.soak
 def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone_with_a_warning(spark, kafka, group, start, caplog):
     topic = topic_with(kafka, numbered(40, 4), partitions=4)
     theirs = {(topic, 0): 15, (topic, 1): 5, (topic, 2): 0}

@@ -107,6 +107,7 @@ def test_a_terminal_that_goes_away_leaves_the_read_alone(spark, kafka, group, te
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
 
 
+@pytest.mark.soak
 def test_a_job_that_is_followed_has_its_lines_above_a_bar(kafka, group, terminal, query_of):
     topic = topic_with(kafka, numbered(300, 3))
     query = query_of(options(kafka, topic, group, maxOffsetsPerTrigger=150), f"q{group}", availableNow=True)
@@ -157,6 +158,7 @@ def test_a_notebooks_bar_is_as_full_as_its_numbers_say():
     drawn.close()
 
 
+@pytest.mark.soak
 def test_a_view_of_some_seconds_ends_and_the_query_goes_on(kafka, group, terminal, query_of, capsys):
     topic = topic_with(kafka, numbered(300, 3))
     query = query_of(options(kafka, topic, group), processingTime="1 hour")
@@ -179,6 +181,7 @@ def test_a_batch_without_new_records_says_so(spark, kafka, group, terminal):
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["beside groupkafka", "alone"])
+@pytest.mark.soak
 def test_a_source_of_others_has_rows_and_neither_lag_nor_generation(spark, kafka, group, no_terminal, capsys, ours):
     rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load().selectExpr("value")
     if ours:

@@ -133,6 +133,7 @@ def test_min_partitions_of_a_running_query(spark, kafka, tmp_path):
     assert sorted(parts) == [list(range(start, end)) for start, end in cuts]
 
 
+@pytest.mark.soak
 def test_how_far_a_query_is_behind_with_and_without_a_limit(kafka, load, run):
     topic = topic_with(kafka, numbers(range(1, 6)) + numbers(range(6, 11), partition=1), partitions=2)
     for limit, behind in (({"maxOffsetsPerTrigger": 1}, range(9, -1, -1)), ({}, [0])):
@@ -148,6 +149,7 @@ def test_how_far_a_query_is_behind_with_and_without_a_limit(kafka, load, run):
         assert [t["avgOffsetsBehindLatest"] for t in result] == [left / 2 for left in behind]
 
 
+@pytest.mark.soak
 def test_a_minimum_holds_a_running_query_back_until_the_delay_and_once_takes_all(kafka, load, run):
     topic = topic_with(kafka, numbers(range(3)), partitions=1)
     df = load(topic, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=6, maxTriggerDelay="2s").select("value")

@@ -120,6 +120,7 @@ def test_every_record_is_done_or_a_dead_letter_and_then_committed(kafka, group, 
     assert sum(committed(kafka, group).values()) == 2000
 
 
+@pytest.mark.soak
 def test_without_a_dead_letter_topic_the_query_stops_and_nothing_is_lost(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     failing = RecordProcessor(
@@ -178,6 +179,7 @@ def test_finished_cells_commit_nothing_and_after_a_kill_the_micro_batch_is_handl
     assert {times[n] for n in range(90, 100)} == {1}
 
 
+@pytest.mark.soak
 def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committed(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, [Record(0, os.urandom(2000), b"v%d" % n) for n in range(20)], partitions=1)
     kafka.create_topic(f"{topic}-dlt", partitions=1, configs={"max.message.bytes": "1000"})
@@ -241,6 +243,7 @@ def test_handlers_that_hang_are_given_up_and_their_records_are_dead_letters(kafk
     assert sum(committed(kafka, group).values()) == 100
 
 
+@pytest.mark.soak
 def test_several_tasks_handle_one_partition_each_its_part_in_order(spark, kafka, tmp_path):
     topic = topic_with(kafka, numbered(300, 1), partitions=1)
 

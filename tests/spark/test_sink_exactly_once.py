@@ -382,6 +382,7 @@ def test_a_write_outside_of_the_micro_batch_commits_no_offsets_of_its_source(
     assert sum(committed(kafka, group).values()) == 20
 
 
+@pytest.mark.soak
 def test_a_checkpoint_from_before_the_last_batch_stops_the_query_and_a_new_one_begins_anew(
     spark, kafka, output, written_to, tmp_path
 ):

@@ -41,6 +41,7 @@ def test_every_batch_is_a_generation_and_is_committed_right_after_it(kafka, grou
         assert sorted(commits) == [("commit", generation, p, 50 * number) for p in (0, 1)]
 
 
+@pytest.mark.soak
 def test_generation_stable_keeps_one_generation_for_all_batches(kafka, group, sink):
     topic = topic_with(kafka, numbered(300, 2), partitions=2)
     progress = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=100, generation="stable"))
@@ -48,6 +49,7 @@ def test_generation_stable_keeps_one_generation_for_all_batches(kafka, group, si
     assert committed(kafka, group) == {(topic, 0): 150, (topic, 1): 150}
 
 
+@pytest.mark.soak
 def test_a_trigger_without_data_starts_no_generation_and_no_batch(kafka, group, sink, progress_often):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     query = sink.start(options(kafka, topic, group), {"processingTime": "100 milliseconds"})
@@ -62,6 +64,7 @@ def test_a_trigger_without_data_starts_no_generation_and_no_batch(kafka, group, 
     assert after["@group"]["generation"] == generation + 1
 
 
+@pytest.mark.soak
 def test_a_topic_that_goes_quiet_is_committed_within_two_triggers(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     query = sink.start(options(kafka, topic, group), {"processingTime": "3 seconds"})
@@ -104,6 +107,7 @@ def test_a_sink_that_raises_leaves_the_committed_offsets_and_the_rows_come_again
     assert committed(kafka, group) == {(topic, p): 20 for p in range(3)}
 
 
+@pytest.mark.soak
 def test_a_query_that_runs_once_from_somebody_elses_offset_does_not_read_its_batch_twice(kafka, group, sink):
     topic = topic_with(kafka, numbered(20, 1), partitions=1)
     commit_for(kafka, group, {(topic, 0): 7})
@@ -175,6 +179,7 @@ def test_kafkas_own_tool_shows_member_host_client_committed_offset_and_lag(kafka
     assert all(row.consumer_id.startswith("groupkafka-") for row in rows)
 
 
+@pytest.mark.soak
 def test_the_client_id_is_the_users(kafka, group, sink):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
     settings = options(kafka, topic, group) | {"kafka.client.id": "invoices"}
@@ -184,6 +189,7 @@ def test_the_client_id_is_the_users(kafka, group, sink):
     query.stop()
 
 
+@pytest.mark.soak
 def test_without_a_group_id_a_query_has_a_group_of_its_own_that_stays_the_same(kafka, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     progress = sink.run(options(kafka, topic))
@@ -194,6 +200,7 @@ def test_without_a_group_id_a_query_has_a_group_of_its_own_that_stays_the_same(k
     assert committed(kafka, group) == {(topic, 0): 20}
 
 
+@pytest.mark.soak
 def test_a_user_may_name_the_static_member_and_it_stays_in_the_group(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     settings = options(kafka, topic, group) | {"kafka.group.instance.id": "mine", "kafka.session.timeout.ms": "6000"}
@@ -203,6 +210,7 @@ def test_a_user_may_name_the_static_member_and_it_stays_in_the_group(kafka, grou
     assert [m["group_instance_id"] for m in members(kafka, group)] == ["mine"]
 
 
+@pytest.mark.soak
 def test_headers_with_include_headers(spark, kafka, group, sink):
     from support import Record
 

@@ -54,6 +54,7 @@ def topic(kafka):
     return topic
 
 
+@pytest.mark.soak
 def test_a_stream_stops_exactly_at_its_last_offsets_and_so_it_does_after_a_restart(spark, kafka, topic, load, run):
     settings = options(kafka, topic, maxOffsetsPerTrigger=2, endingOffsets=json.dumps({topic: {"0": 2, "1": 2}}))
     query, batches = run(load(spark.readStream, settings), place="offsets")
@@ -82,6 +83,7 @@ def test_a_stream_stops_exactly_at_a_timestamp_and_so_it_does_after_a_restart(sp
     assert (values(batches), after) == ([0, 1, 10, 11], [])
 
 
+@pytest.mark.soak
 def test_latest_as_the_end_of_a_stream_is_what_there_is_when_it_starts(spark, kafka, topic, load, run):
     settings = options(kafka, topic, maxOffsetsPerTrigger=2, endingOffsets="latest")
     query, batches = run(load(spark.readStream, settings), OFTEN, place="latest")
@@ -98,6 +100,7 @@ def test_latest_as_the_end_of_a_stream_is_what_there_is_when_it_starts(spark, ka
     assert values(batches) == [3, 11]
 
 
+@pytest.mark.soak
 def test_starts_and_ends_by_timestamp_of_a_pattern_and_of_partitions_named(spark, kafka, load, run):
     prefix = name("times")
     one, other = f"{prefix}-one", f"{prefix}-other"

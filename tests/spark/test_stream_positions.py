@@ -19,6 +19,7 @@ def test_a_new_query_continues_the_group(kafka, group, sink):
     assert sink.values() == list(range(90, 100))
 
 
+@pytest.mark.soak
 def test_without_a_committed_offset_a_stream_starts_at_the_end(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     query = sink.start(options(kafka, topic, group, startingOffsets="group"), {"processingTime": "100 milliseconds"})
@@ -29,6 +30,7 @@ def test_without_a_committed_offset_a_stream_starts_at_the_end(kafka, group, sin
     query.stop()
 
 
+@pytest.mark.soak
 def test_or_at_the_first_record_if_the_reset_policy_says_so(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}
@@ -36,6 +38,7 @@ def test_or_at_the_first_record_if_the_reset_policy_says_so(kafka, group, sink):
     assert sink.values() == list(range(10))
 
 
+@pytest.mark.soak
 def test_or_fails_naming_the_partitions(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "none"}
@@ -43,6 +46,7 @@ def test_or_fails_naming_the_partitions(kafka, group, sink):
         sink.run(settings)
 
 
+@pytest.mark.soak
 def test_starting_offsets_per_partition(kafka, group, sink):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     commit_for(kafka, group, {(topic, 0): 1})
@@ -50,6 +54,7 @@ def test_starting_offsets_per_partition(kafka, group, sink):
     assert sink.values() == sorted([16, 18, *range(1, 20, 2)])
 
 
+@pytest.mark.soak
 def test_offsets_that_somebody_else_reset_while_the_query_was_stopped_are_right(kafka, group, sink):
     topic = topic_with(kafka, numbered(20, 1), partitions=1)
     sink.run(options(kafka, topic, group))
@@ -107,6 +112,7 @@ def test_a_checkpoint_of_sparks_own_source_is_continued(kafka, group, sink):
     assert sum(p.numInputRows for p in progress) == 6
 
 
+@pytest.mark.soak
 def test_a_checkpoint_of_a_newer_version_is_refused(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     sink.run(options(kafka, topic, group))

@@ -81,6 +81,7 @@ def test_a_stream_with_retry_topics_that_are_not_there(kafka, typo):
     assert [other for other in kafka.admin.list_topics() if topic in other] == [topic]
 
 
+@pytest.mark.soak
 def test_a_stream_whose_topic_is_deleted(kafka, typo):
     other = name("other")
     for topic in (typo, other):
@@ -130,6 +131,7 @@ def test_group_batch(kafka, typo, group, spark):
     refused(run, f"{typo}, which the cluster does not have")
 
 
+@pytest.mark.soak
 def test_read_where(kafka, typo, spark):
     refused(
         lambda: read_where(spark, options(kafka, typo), "offset > 3").count(),

@@ -40,6 +40,7 @@ def listener(spark, tmp_path):
     return f"{module}:Told", calls
 
 
+@pytest.mark.soak
 def test_a_rebalance_listener_a_strategy_paused_partitions_and_what_wins_a_conflict(
     spark, kafka, group, run, listener, tmp_path
 ):

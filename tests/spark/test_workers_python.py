@@ -43,6 +43,7 @@ def another_python3(tmp_path):
     return tmp_path
 
 
+@pytest.mark.soak
 def test_each_use_of_the_package_says_in_one_sentence_that_workers_cannot_find_it(another_python3):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     path = os.pathsep.join([str(another_python3), os.environ["PATH"]])
@@ -70,7 +71,8 @@ with submit.orderly("g"):
 
 def test_ctrl_c_while_spark_starts_its_first_python_ends_the_program_with_one_line(tmp_path):
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nkill -INT "$PROGRAM"\nexec {sys.executable} "$@"\n')
+    once = f'mkdir "{tmp_path}/pressed" 2> /dev/null && kill -INT "$PROGRAM"'  # a second Ctrl-C would end it at once
+    python.write_text(f'#!/bin/sh\n{once}\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     done = subprocess.run(
         ["sh", "-c", 'PROGRAM=$$ exec "$@"', "sh", sys.executable, "-c", INTERRUPTED],
