@@ -383,8 +383,8 @@ def test_a_query_that_was_killed_as_a_member_cannot_assign_before_its_session_en
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.soak
 def test_a_partition_that_was_added_while_the_query_was_away_is_new_when_others_give_it_back(
     kafka, group, started, neighbour_of, first
 ):

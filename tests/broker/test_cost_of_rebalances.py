@@ -84,9 +84,9 @@ def delays(production, query, consumers):
     return [(sent_s, taken[place] - sent_s) for place, sent_s in production.sent_s.items()]
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.soak
 def test_figures(kafka, driver_of, librdkafka_of, group, kind):
     strategy, configs = KINDS[kind]
     topic = kafka.create_topic(group, partitions=PARTITIONS)

@@ -316,9 +316,9 @@ def test_a_partition_added_and_deleted_before_it_was_looked_at(kafka, stream_of,
         wait_until(met, within=20)
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("steps", [25, 150])
+@pytest.mark.soak
 def test_topics_that_come_and_go_at_random_never_fail_a_query_that_goes_on(kafka, stream_of, monkeypatch, steps):
     monkeypatch.setattr(lookup, "PAUSE_S", 0.02)  # one broker does not tell two things
     prefix, chance = name("stress"), random.Random(7)

@@ -89,8 +89,8 @@ class Life:
             raise KilledError
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("seed", [1])
+@pytest.mark.soak
 def test_each_row_is_written_once(kafka, group, driver_of, tmp_path, seed):
     topic, out = topic_with(kafka, [], partitions=PARTITIONS), kafka.create_topic(name("out"), partitions=1)
     decisions = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact"})

@@ -194,8 +194,8 @@ def test_a_query_none_of_whose_partitions_has_a_leader_waits_without_holding_up_
     stream.wait_for(5)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("ending", [{"endingTimestamp": "9999999999999"}, {"endingOffsets": "latest"}])
+@pytest.mark.soak
 def test_a_stream_that_ends_somewhere_goes_on_with_the_partitions_that_have_leaders(kafka3, one_led, stream_of, ending):
     topic, node = one_led
     stream = stream_of(kafka3, {"subscribe": topic, "startingOffsets": "earliest"}, **IMPATIENT)

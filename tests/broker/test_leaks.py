@@ -79,8 +79,8 @@ def assert_nothing_is_kept(kept):
     assert kept["rss"] < SPARE_RSS
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("codec", [None, "lz4"])
+@pytest.mark.soak
 def test_a_worker_keeps_nothing_of_the_tasks_it_read(kafka, codec):
     records = [Record(n % 2, None, b"v" * 1000) for n in range(2000)]
     topic = topic_with(kafka, records, partitions=2, compression=codec)

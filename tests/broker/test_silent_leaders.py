@@ -55,8 +55,8 @@ def silent(kafka, node):
         kafka.wait_until_ready()
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("overdue_s", [fetch_connection.OVERDUE_S, 0.3], ids=["noticed after it", "noticed before it"])
+@pytest.mark.soak
 def test_rows_come_soon_after_kafka_has_failed_over(kafka3, reading, monkeypatch, overdue_s):
     monkeypatch.setattr(fetch_connection, "OVERDUE_S", overdue_s)
     settings, batches, leader = reading()

@@ -32,8 +32,8 @@ def other(kafka):
     return other
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("alone", [True, False], ids=["all", "one of two"])
+@pytest.mark.soak
 def test_assigned_partitions_that_are_deleted_under_a_query(kafka, topic, other, stream_of, alone):
     assigned = {"assign": json.dumps({topic: [0]} if alone else {topic: [0], other: [0]})}
     fails, goes_on = (stream_of(kafka, assigned, **EARLIEST, **BRIEF, **more) for more in ({}, GOES_ON))

@@ -46,8 +46,8 @@ def test_a_driver_that_is_killed_at_any_step_publishes_each_row_once(kafka, outp
     assert unstable(kafka, output) == []
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("where", ["flushed", "deciding", "decided", "half ended"])
+@pytest.mark.soak
 def test_a_driver_that_is_killed_again_and_again_publishes_each_row_once(kafka, output, run_of, where):
     run = run_of()
     for _ in range(3):

@@ -402,8 +402,8 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("planned", [False, True], ids=["is behind", "is set back while the batch runs"])
+@pytest.mark.soak
 def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
     output = output_of(impatient)
     run = run_on(impatient, output, 2 * SHORT_MS)
@@ -417,8 +417,8 @@ def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("off_s", [-3600, 0, 3600])
+@pytest.mark.soak
 def test_a_batch_whose_time_is_almost_over_is_not_decided_whatever_the_drivers_clock_says(
     impatient, monkeypatch, off_s
 ):
@@ -515,8 +515,8 @@ def raised(client, transactional_id):
     return client.describe([transactional_id])[transactional_id].producer.epoch
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("aged", [False, True])
+@pytest.mark.soak
 def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, monkeypatch, aged):
     """The driver's transaction is open then, or brokers have aborted it for its age."""
     options_ = transaction_options(formerly.bootstrap_servers, name("w"), SHORT_MS if aged else None)

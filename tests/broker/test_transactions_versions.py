@@ -42,8 +42,8 @@ def run_through_crashes(kafka, application):
     assert read(kafka, output) == all_rows(len(STEPS) + 1)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("version", [0, 1])  # it is 2 in other tests
+@pytest.mark.soak
 def test_rows_are_published_once_whatever_the_transaction_version(version, tmp_path):
     with KafkaCluster() as kafka:
         set_transaction_version(kafka, version)

@@ -189,7 +189,7 @@ def test_queries_that_end_anywhere_between_resets_read_each_record_once(kafka, g
     walk(kafka, group, driver_of, seed=4, steps=120)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.soak
 def test_queries_that_end_anywhere_between_resets_read_each_record_once_for_long(kafka, group, driver_of, seed):
     walk(kafka, group, driver_of, seed, steps=500)

@@ -73,10 +73,10 @@ class Scene:
         return verdict.summary
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("ending", [CLEANLY, KILLED])
 @pytest.mark.parametrize("newer_first", [False, True])
 @pytest.mark.parametrize("kind", [NewerConsumer, NewerJavaConsumer])
+@pytest.mark.soak
 def test_a_newer_member_comes_and_goes(newer_kafka, admin, tmp_path, kind, newer_first, ending):
     scene = Scene(newer_kafka, admin, tmp_path, batch_seconds=0.3)
     query = scene.has(BareQuery, "query0")
@@ -102,8 +102,8 @@ def test_a_newer_member_comes_and_goes(newer_kafka, admin, tmp_path, kind, newer
     assert summary["read"] - summary["read twice"] == summary["records"] > 0
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "sticky", "roundrobin"])
+@pytest.mark.soak
 def test_a_query_that_is_killed_beside_a_newer_member_goes_on_where_it_was(newer_kafka, admin, tmp_path, strategy):
     scene = Scene(newer_kafka, admin, tmp_path, batch_seconds=2.0, strategy=strategy)
     query, newer = scene.has(BareQuery, "query0"), scene.has(NewerConsumer, "librdkafka0")
@@ -126,8 +126,8 @@ def test_a_query_that_is_killed_beside_a_newer_member_goes_on_where_it_was(newer
     assert scene.played(script)["ended killed"] == 4
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.soak
 def test_batches_longer_than_rebalances_hold_partitions_back_and_are_read_once(newer_kafka, admin, tmp_path, strategy):
     scene = Scene(newer_kafka, admin, tmp_path, batch_seconds=8.0, strategy=strategy)
     queries = [scene.has(BareQuery, f"query{n}") for n in range(2)]
@@ -166,10 +166,10 @@ def test_a_static_member_of_the_newer_protocol_comes_back(newer_kafka, admin, tm
     scene.played(script)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("seed", "strategy"), [(0, "range"), (1, "cooperative-sticky"), (2, "sticky"), (3, "roundrobin")]
 )
+@pytest.mark.soak
 def test_kills_among_members_of_both_protocols_repeat_nothing_but_the_batches_they_hit(
     newer_kafka, tmp_path, seed, strategy
 ):

@@ -70,8 +70,8 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     assert values(spark, tmp_path) == list(range(150))
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.soak
 def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_nothing(kafka, group, tmp_path, start_query, point):
     topic = topic_with(kafka, numbered(120, 3))
     settings = settings_of(kafka, topic, group)
@@ -120,8 +120,8 @@ def test_a_driver_killed_before_its_commit_and_never_restarted_has_not_moved_the
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("point", ["before-commit", "tasks"])
+@pytest.mark.soak
 def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_go_on(
     spark, kafka, group, tmp_path, start_query, point
 ):

@@ -119,8 +119,8 @@ def test_faults_lose_nothing_and_repeat_nothing(tmp_path, names):
         assert line["rows"] == line["records"] - line["aborted"]
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_two_storms_of_everything_lose_nothing(tmp_path):
     line = play(CELLS["everything"], GROUPKAFKA, SEED, 2, tmp_path)
     assert line["findings"] == [], f"the run is in {tmp_path}"
@@ -129,8 +129,8 @@ def test_two_storms_of_everything_lose_nothing(tmp_path):
     assert line["at_once"] > 1
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_a_storm_over_queries_that_write_publishes_each_row_once_and_has_copies_of_slow_tasks(tmp_path):
     line = play(CELLS["sink-storm-once"], GROUPKAFKA, SEED, 1, tmp_path)
     assert line["findings"] == [], f"the run is in {tmp_path}"

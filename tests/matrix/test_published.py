@@ -145,8 +145,8 @@ def test_a_neighbour_has_what_it_has_committed_since_it_got_the_partition():
     assert readings.in_doubt == [("t", 1, 3)]
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_a_query_at_each_step_of_a_write_is_hit_and_nothing_is_missing_or_twice(tmp_path, kafka):
     cell = CELLS["sink-steps-worker-kill-once"]
     line = cell.own(cell, 7, 6, tmp_path, kafka)

@@ -178,8 +178,8 @@ SINKS = {
 }
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("kind", SINKS)
+@pytest.mark.soak
 def test_what_a_new_checkpoint_does_to_each_sink(spark, kafka, group, tmp_path, kind):
     """As docs/guarantees.md has it: batch 0 of the first checkpoint has ten records, and so has that of the next."""
     sink = SINKS[kind](kafka)
@@ -192,8 +192,8 @@ def test_what_a_new_checkpoint_does_to_each_sink(spark, kafka, group, tmp_path, 
     assert sink.numbers(spark, tmp_path) == list(sink.left)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(("kind", "jars"), [("delta", delta_jars), ("kafka", connector_jars)])
+@pytest.mark.soak
 def test_with_a_new_checkpoint_a_sink_that_knows_no_batch_of_the_old_query_appends(kafka, group, tmp_path, kind, jars):
     try:
         needed = ",".join(map(str, jars()))

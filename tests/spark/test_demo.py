@@ -109,7 +109,6 @@ def processes_of(temporary, words):
     ]
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("words", "last"),
     [
@@ -118,6 +117,7 @@ def processes_of(temporary, words):
         ("jobs/stream_to_parquet.py", "the demo has failed: the streaming query ended by itself: "),
     ],
 )
+@pytest.mark.soak
 def test_whatever_is_killed_the_last_line_says_what_ended(tmp_path, words, last):
     with running(tmp_path) as process:
         pids = wait_until(lambda: process.poll() is None and processes_of(tmp_path, words), within=120)

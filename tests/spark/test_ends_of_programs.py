@@ -123,7 +123,6 @@ with submit.orderly("billing"):
 SAID = "stopped; left group billing. The program ended while a query ran: query.awaitTermination() waits for a query"
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("end", "interval", "said"),
     [
@@ -131,6 +130,7 @@ SAID = "stopped; left group billing. The program ended while a query ran: query.
         ("query.stop()", "1 hour", []),  # between two batches: Hadoop logs that a batch of its files was interrupted
     ],
 )
+@pytest.mark.soak
 def test_a_program_that_ends_while_a_query_runs_stops_it_and_says_so(end, interval, said):
     program = LEFT_RUNNING.replace("INTERVAL", interval) + end
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
@@ -185,12 +185,12 @@ with submit.orderly("billing"):
 """
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     "held",
     [contextlib.nullcontext, sockets_of],
     ids=["", "its sockets outlive it"],
 )
+@pytest.mark.soak
 def test_a_jvm_that_is_killed_is_the_last_line(held):
     program = [sys.executable, "-c", WITHOUT_JVM]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

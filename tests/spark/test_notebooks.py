@@ -248,8 +248,8 @@ def kernel(environment):
     made.kill()
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_cells_that_run_again_kernels_that_restart_and_kernels_that_die_while_a_query_runs(kafka, kernel, environment):
     def started():
         """The group of the query, whose member is there, and the processes of the kernel."""

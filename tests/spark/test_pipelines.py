@@ -89,8 +89,8 @@ def test_a_table_reads_a_topic_and_a_sink_writes_its_rows(pipeline, kafka, group
     assert members(kafka, group) == []
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_the_next_run_goes_on_and_a_full_refresh_starts_as_a_new_query(pipeline, kafka, group):
     pipeline.send(*range(10))
     pipeline.run()

@@ -257,16 +257,16 @@ class TestTables:
             assert program(heading, number, dies).wait(240) == -signal.SIGKILL, said.read_text()[-4000:]
         assert program(heading, number, "never").wait(240) == 0, said.read_text()[-4000:]
 
-    @pytest.mark.soak
     @pytest.mark.timeout(900)
+    @pytest.mark.soak
     def test_delta_without_a_jar_has_each_record_once(self, program, tmp_path):
         deltalake = pytest.importorskip("deltalake")
         self.all_kills(program, "Delta Lake", 2, tmp_path / "said")
         table = deltalake.DeltaTable(str(tmp_path / "data/orders"))
         assert once(table.to_pyarrow_table()) == self.RECORDS
 
-    @pytest.mark.soak
     @pytest.mark.timeout(900)
+    @pytest.mark.soak
     def test_iceberg_has_each_record_once(self, program, tmp_path):
         pyiceberg = pytest.importorskip("pyiceberg.catalog")
         (tmp_path / "data").mkdir()

@@ -450,8 +450,8 @@ def rows_at_a_time(spark):
     spark.conf.set(setting, before)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.soak
 def test_what_goes_to_topics_is_published_with_the_batch_though_a_worker_is_killed(
     kafka, group, stream, tmp_path, rows_at_a_time, guarantee
 ):

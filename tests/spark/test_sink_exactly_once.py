@@ -103,8 +103,8 @@ def waiting_within(file):
     return apply
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("own_source", [False, True], ids=["", "with offsets of the source"])
+@pytest.mark.soak
 def test_a_query_that_is_stopped_within_a_batch_leaves_nothing_open(
     spark, kafka, group, output, written_to, tmp_path, own_source
 ):
@@ -137,8 +137,8 @@ exec {python} "$@"
 """
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("how", ["", "by-itself", "held"])
+@pytest.mark.soak
 def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open_or_says_so(
     kafka, output, written_to, tmp_path, how
 ):
@@ -283,8 +283,8 @@ def test_a_function_for_foreach_batch_writes_to_two_topics_once_each_with_an_id_
     assert sum(committed(kafka, group).values()) == 20
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["update", "complete"])
+@pytest.mark.soak
 def test_a_function_for_foreach_batch_writes_what_an_aggregation_updates(
     spark, kafka, output, written_to, tmp_path, mode
 ):

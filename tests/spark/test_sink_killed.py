@@ -68,8 +68,8 @@ def run_and_kill(kafka, output, program, tmp_path):
     return start
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(1800)
+@pytest.mark.soak
 def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, tmp_path):
     source = kafka.create_topic(name("input"), partitions=2)
     output = kafka.create_topic(name("output"), partitions=2)

@@ -52,8 +52,8 @@ def run(folder, is_done, end):
             os.killpg(query.pid, signal.SIGKILL)
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(600)
+@pytest.mark.soak
 def test_the_program_counts_each_minute_once_also_after_a_kill(kafka, spark, tmp_path):
     topic = name("shop")
     (command,) = re.findall(r"^python -m spark_kafka_group.testing (produce .*)$", PAGE, re.MULTILINE)
