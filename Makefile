@@ -163,17 +163,17 @@ test-oldest: $(VENV)/.installed $(OLDEST)/.installed  ## the tests that depend o
 
 .PHONY: test-faults
 test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each family, in real Spark: the short form of `make faults`; FAULTS="driver-kill or kafka-python-kill"
-	$(BIN)/pytest -m faults -n 2 tests/matrix $(if $(FAULTS),-k '$(FAULTS)') $(ARGS)
+	$(BIN)/pytest -m faults -n 2 tests/faults $(if $(FAULTS),-k '$(FAULTS)') $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, go and die, with every assignment strategy
 	$(call install_extra,$(BIN),recipes)
 	for strategy in range roundrobin sticky cooperative-sticky; do \
 	  for members in "--queries 3" "--queries 3 --kill" "--queries 3 --java 1 --python 1 --partitions 9 --kill"; do \
-	    $(BIN)/python tests/chaos/chaos.py --strategy $$strategy --seconds $(SECONDS_EACH) $$members || exit 1; \
+	    PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults.chaos --strategy $$strategy --seconds $(SECONDS_EACH) $$members || exit 1; \
 	  done; \
 	done
-	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults.chaos --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
 	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
 	$(BIN)/pytest -m 'soak or faults'
 	$(MAKE) test-oldest
@@ -185,13 +185,13 @@ fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all par
 
 .PHONY: faults
 faults: $(VENV)/.dependencies $(VENV)/.decoder $(VENV)/spark.jsa  ## repeat each fault under load, and count losses into docs/results/fault-matrix.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
-	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(FRESH),--fresh) $(if $(LANES),--lanes $(LANES))
 
 .PHONY: endurance
 endurance: $(VENV)/.dependencies $(VENV)/.decoder  ## hours of faults, several at the same time, and what processes hold; HOURS=8 SEED=7; RESUME=1 goes on with it
-	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix.endurance $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED)) \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults.endurance $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(RESUME),--resume)
 
 .PHONY: test-kerberos
@@ -201,7 +201,7 @@ test-kerberos: $(VENV)/.installed  ## log in by Kerberos, at a KDC of MIT's; nee
 
 .PHONY: hosts
 hosts: $(VENV)/.installed  ## cut the links of brokers on separate hosts while a query runs; as root, with network namespaces
-	$(BIN)/pytest -m soak tests/hosts -s $(ARGS)
+	$(BIN)/pytest -m soak tests/faults/test_cut_links.py -s $(ARGS)
 
 .PHONY: demo
 demo: $(VENV)/.installed  ## show a broker, a million events, a streaming query and its group

@@ -17,12 +17,12 @@ hypothesis.settings.load_profile("any machine")
 
 WHOLE = {"cluster", "security"}
 """Rooms whose tests share brokers and Spark sessions that start slowly."""
-CELLS = "tests/matrix/test_cells.py"
+CELLS = "tests/faults/test_cells.py"
 """Its tests start Spark for themselves, so each may run on any worker."""
 WITH_SPARK = 3
 """Workers that run all rooms; those beyond them run rooms that wait."""
-WAITING = {"broker", "chaos", "wire"}
-"""Rooms that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
+WAITING = ("tests/broker", "tests/wire", "tests/faults/test_chaos.py", "tests/faults/test_newer_members.py")
+"""Rooms and files that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
 ON_THREE_BROKERS = {
     "test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_on",
     "test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it",
@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config, log):
             waits = int(node.gateway.id.removeprefix("gw")) >= WITH_SPARK
             fitting = [
                 scope for scope in self.workqueue
-                if (scope.split("/")[1] in WAITING) == waits or scope.startswith(CELLS)
+                if scope.startswith(WAITING) == waits or scope.startswith(CELLS)
             ]  # fmt: skip
             if fitting:
                 self.workqueue.move_to_end(fitting[0], last=False)

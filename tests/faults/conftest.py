@@ -1,7 +1,8 @@
 """Programs that a test started are gone when it ends, however it ends."""
 
-import processes
 import pytest
+
+from faults import processes
 
 
 @pytest.fixture
@@ -9,7 +10,7 @@ def start_query(tmp_path):
     """Starts queries in the test's directory."""
     started = []
 
-    def start(settings, *arguments, directory=tmp_path, program="query.py"):
+    def start(settings, *arguments, directory=tmp_path, program="kill_query"):
         started.append(processes.start_query(directory, settings, *arguments, program=program))
         return started[-1]
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from support import WORKERS_PYTHON
 
+from faults import PYTHONPATH
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.node import session
-
-HERE = Path(__file__).parent
 
 
 def command(pid: int) -> bytes:
@@ -97,11 +96,11 @@ class Program:
             raise AssertionError(f"the program did not end:\n{self.log.read_text()[-4000:]}") from None
 
 
-def start_query(directory: Path, settings: dict[str, str], *arguments: object, program: str = "query.py") -> Program:
-    """Start ``query.py``, or ``driven.py``; marks of an earlier run are removed."""
+def start_query(directory: Path, settings: dict[str, str], *arguments: object, program: str = "kill_query") -> Program:
+    """Start ``kill_query``, or ``driven``; marks of an earlier run are removed."""
     marks = directory / "marks"
     for mark in marks.glob("*") if marks.exists() else ():
         mark.unlink()
     given = [part for name, value in settings.items() for part in ("--option", f"{name}={value}")]
-    started = [sys.executable, HERE / program, "--directory", directory, *given, *arguments]
-    return Program(started, directory / "log")
+    started = [sys.executable, "-m", f"faults.programs.{program}", "--directory", directory, *given, *arguments]
+    return Program(started, directory / "log", PYTHONPATH=PYTHONPATH)

@@ -75,14 +75,14 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
 def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_nothing(kafka, group, tmp_path, start_query, point):
     topic = topic_with(kafka, numbered(120, 3))
     settings = settings_of(kafka, topic, group)
-    first = start_query(settings, "--point", point, program="driven.py")
+    first = start_query(settings, "--point", point, program="driven")
     first.wait_for((tmp_path / "marks" / point).exists)
     before = {m["member_id"] for m in members(kafka, group)}
     assert len(before) == 1
     first.kill()
     produce(kafka, topic, numbered(30, 3, first=120))
 
-    second = start_query(settings, program="driven.py")
+    second = start_query(settings, program="driven")
     wait_until(lambda: is_another(members(kafka, group), before), within=BACK_WITHIN_S)
     second.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
     second.kill()
@@ -114,7 +114,7 @@ def test_a_driver_killed_before_its_commit_and_never_restarted_has_not_moved_the
     kafka, group, tmp_path, start_query
 ):
     topic = topic_with(kafka, numbered(120, 3))
-    query = start_query(settings_of(kafka, topic, group), "--point", "sink", program="driven.py")
+    query = start_query(settings_of(kafka, topic, group), "--point", "sink", program="driven")
     query.wait_for((tmp_path / "marks" / "sink").exists)
     query.kill()
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
@@ -215,10 +215,10 @@ def test_another_member_has_the_partitions_of_a_killed_query_soon_after_its_sess
     short = {"kafka.session.timeout.ms": str(1000 * session_s), "kafka.heartbeat.interval.ms": "200"}
     by_group = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
     settings = settings_of(kafka, topic, group) | short | by_group
-    victim = start_query(settings, "--point", "sink", program="driven.py")
+    victim = start_query(settings, "--point", "sink", program="driven")
     victim.wait_for(lambda: committed(kafka, group) == {(topic, p): 1 for p in range(4)})
     (tmp_path / "heir").mkdir()
-    heir = start_query(settings, directory=tmp_path / "heir", program="driven.py")
+    heir = start_query(settings, directory=tmp_path / "heir", program="driven")
     heir.wait_for(lambda: len(members(kafka, group)) == 2 and kafka.group_state(group)[0] == "Stable")
     produce(kafka, topic, numbered(40, 4, first=4))
     victim.wait_for((tmp_path / "marks" / "sink").exists)  # a batch of its two partitions, which it never commits
@@ -239,7 +239,7 @@ def test_a_query_whose_session_ended_while_it_was_stopped_does_not_set_its_succe
 ):
     topic = topic_with(kafka, numbered(120, 3))
     short = {"kafka.session.timeout.ms": "1000", "kafka.heartbeat.interval.ms": "200"}
-    zombie = start_query(settings_of(kafka, topic, group) | short, "--point", "before-commit", program="driven.py")
+    zombie = start_query(settings_of(kafka, topic, group) | short, "--point", "before-commit", program="driven")
     zombie.wait_for((tmp_path / "marks" / "before-commit").exists)
     zombie.signal_all(signal.SIGSTOP)
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
@@ -248,7 +248,7 @@ def test_a_query_whose_session_ended_while_it_was_stopped_does_not_set_its_succe
     (tmp_path / "heir").mkdir()
     group_s = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
     heir = start_query(
-        settings_of(kafka, topic, group) | short | group_s, directory=tmp_path / "heir", program="driven.py"
+        settings_of(kafka, topic, group) | short | group_s, directory=tmp_path / "heir", program="driven"
     )
     heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
     (tmp_path / "marks" / "go").touch()

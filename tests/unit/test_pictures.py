@@ -1,7 +1,7 @@
 """Pictures of runs and queries: what is drawn of a real run, of many partitions, and of hostile names.
 
-logged_run/ is of `tests/chaos/chaos.py --queries 3 --partitions 3 --kill`: files of three queries that come, go and are
-killed, two of them cut short; progress.json is of a Spark query that had six partitions and then three.
+logged_run/ is of `python -m faults.chaos --queries 3 --partitions 3 --kill`: files of three queries that come, go and
+are killed, two of them cut short; progress.json is of a Spark query that had six partitions and then three.
 """
 
 import json

@@ -1,0 +1,34 @@
+"""The cells of the matrix, in a file for each kind of fault; importing this package registers them all."""
+
+from faults.cells import (
+    brokers,
+    clocks,
+    clusters,
+    credentials,
+    disks,
+    drivers,
+    elections,
+    everything,
+    logs,
+    neighbours,
+    network,
+    operators,
+    processors,
+    queries,
+    restarts,
+    retention,
+    rights,
+    sink_held,
+    sink_steps,
+    sink_storms,
+    sinks,
+    transactions,
+    workers,
+)
+
+FILES = (
+    drivers, restarts, workers, clusters, brokers, logs, elections, disks, network, neighbours, operators, retention,
+    rights, credentials, transactions, queries, sinks, sink_steps, sink_held, sink_storms, processors, clocks,
+    everything,
+)  # fmt: skip
+"""In the order of the report."""

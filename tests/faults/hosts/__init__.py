@@ -1,0 +1,1 @@
+"""Hosts on this machine, with brokers and a Spark cluster on them."""

@@ -1,0 +1,1 @@
+"""Programs that runs start, each in a process of its own."""
