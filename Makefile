@@ -174,7 +174,7 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	  done; \
 	done
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults.chaos --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
-	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
+	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode,processing,unit}
 	$(BIN)/pytest -m 'soak or faults'
 	$(MAKE) test-oldest
 	$(MAKE) test-oldest TESTS='tests/cluster/test_connect.py tests/spark/test_pipelines.py tests/spark/test_checkpoints_in_spark.py' ARGS='-m soak'

@@ -390,7 +390,7 @@ def test_input_that_fails_ends_the_workers():
     assert set(threading.enumerate()) <= before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(
     st.sampled_from(["partition", "key", "unordered"]), st.integers(1, 5), st.integers(1, 6), st.integers(1, 4),
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 4)), max_size=40),

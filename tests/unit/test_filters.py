@@ -4,7 +4,7 @@ import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -241,7 +241,6 @@ LOGS = st.dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @example([EqualNullSafe(TIMESTAMP, None)], {TopicPartition("a", 0): {0: 5, 1: BEYOND}}, 0, 10)
 @given(st.lists(any_filter(), max_size=4), LOGS, st.integers(0, 5), st.integers(10, 22))
 def test_narrowed_ranges_and_the_filters_left_give_the_rows_that_all_filters_give(filters, logs, start, end):

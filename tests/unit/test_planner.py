@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_group.driver.planner import divide, pack, share
@@ -49,7 +49,6 @@ def test_a_partition_is_not_given_more_than_it_has():
 sizes_small_or_large = st.lists(st.integers(0, 5) | st.integers(0, 10_000), min_size=1, max_size=30)
 
 
-@settings(max_examples=2000)
 @given(sizes_small_or_large, st.integers(1, 30) | st.integers(1, 20_000), st.integers(0, 100))
 def test_a_share_is_never_more_than_the_limit_or_the_backlog_and_never_nothing(sizes, limit, turn):
     ranges = backlog(*sizes)
@@ -124,7 +123,6 @@ def test_large_ranges_are_cut_into_equal_parts_and_small_ones_stay_whole(sizes, 
     assert sizes_of(divide(backlog(*sizes), at_least)) == parts
 
 
-@settings(max_examples=500)
 @given(sizes=sizes_small_or_large, at_least=st.integers(1, 60))
 def test_cut_ranges_cover_the_backlog_without_gap_or_overlap(sizes, at_least):
     whole = backlog(*sizes)

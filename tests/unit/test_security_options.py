@@ -5,7 +5,7 @@ import pickle
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_kafka_group.errors import OptionError
@@ -130,7 +130,6 @@ def test_contradictions_are_errors_without_secrets(settings, message):
 PIECES = ('"', "'", "=", " ", ";", ",", "\\", "//", "/*", "\n", "8", "-", ".", "Hush", "hush=", "required", "password")
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     module=st.sampled_from([PLAIN, SCRAM, OAUTH.format(f' clientId="c" clientSecret="{HUSH}"')]),
     mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]),

@@ -433,10 +433,11 @@ def simulated(seed, steps):
 
 
 SEEDS = st.integers(0, 2**32)
+A_FIFTH = settings.default.max_examples // 5
+"""Of the examples that other properties get: these runs are long."""
 
 
 @given(SEEDS, st.integers(1, 120))
-@settings(max_examples=300, deadline=None)
 def test_a_group_as_it_should_be_violates_nothing(seed, steps):
     assert verify(simulated(seed, steps)).violations == ()
 
@@ -535,7 +536,7 @@ MUTATIONS = [
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 @given(seed=SEEDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=A_FIFTH)
 def test_one_wrong_thing_in_a_random_run_is_found(mutation, seed):
     rng = random.Random(seed)
     events, invariant = mutation(simulated(seed, 200), rng)
@@ -568,7 +569,7 @@ def as_line(event):
 
 
 @given(SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=A_FIFTH)
 def test_events_are_read_as_they_were_written(seed):
     for event in simulated(seed, 60):
         assert parse(as_line(event), event.where) == event
