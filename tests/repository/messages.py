@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "spark_kafka_group"
+from support.source_tree import PACKAGE, modules, nodes
+
 ANY = "…"
 """Stands for a value in a text."""
 LEVELS = {"error": "ERROR", "exception": "ERROR", "warning": "WARNING", "info": "INFO"}
@@ -38,10 +36,9 @@ def text_of(node: ast.AST) -> str | None:
     return None
 
 
-@cache
 def trees() -> dict[str, ast.Module]:
     """The package's modules, parsed, by their paths."""
-    return {str(file.relative_to(PACKAGE)): ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+    return {str(file.relative_to(PACKAGE)): tree for file, tree in modules().items()}
 
 
 def logged() -> list[Message]:
@@ -50,7 +47,7 @@ def logged() -> list[Message]:
 
 
 def _logged(tree: ast.Module, file: str) -> Iterator[Message]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level), args=[first, *_]):
                 if level in LEVELS and says_something(text := text_of(first)):
@@ -63,7 +60,7 @@ def raised() -> list[Message]:
 
 
 def _raised(tree: ast.Module, file: str) -> Iterator[Message]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Name(id=name), args=arguments) if name.endswith("Error"):
                 yield from _texts(name, arguments, file)

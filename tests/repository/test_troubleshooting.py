@@ -1,17 +1,15 @@
 """Pages quote messages as the code has them, and link to the page of a remedy."""
 
-import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 from messages import ANY, logged, raised, text_of, trees
+from support.source_tree import ROOT, nodes, parsed
 
 from spark_kafka_group.errors import NEW_CHECKPOINT
 from spark_kafka_group.wire.reactions import ADVICE, REACTIONS
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 QUOTED = re.findall(
     r"^\| (.*) \| .* \|$",
@@ -28,8 +26,8 @@ MESSAGES = [
 @cache
 def texts():
     """All texts of the package, and of its build."""
-    modules = [*trees().values(), ast.parse((ROOT / "setup.py").read_text())]
-    return {text for tree in modules for node in ast.walk(tree) if (text := text_of(node))}
+    modules = [*trees().values(), parsed(ROOT / "setup.py")]
+    return {text for tree in modules for node in nodes(tree) if (text := text_of(node))}
 
 
 def words(message):

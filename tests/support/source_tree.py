@@ -1,10 +1,31 @@
-"""A copy of the package's sources, without built files."""
+"""The package's sources: parsed, and copied without built files."""
 
+import ast
 import shutil
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spark_kafka_group"
 FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    """A file, which is parsed once for all tests of a process."""
+    return ast.parse(file.read_text())
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    """The package's modules by their files."""
+    return {file: parsed(file) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """All nodes of a module, in the order of ast.walk()."""
+    return list(ast.walk(tree))
 
 
 def copy_of_sources(directory: Path) -> Path:

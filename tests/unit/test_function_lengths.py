@@ -1,9 +1,9 @@
 """How long a function may be. ruff holds how complex one may be."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from support.source_tree import ROOT, nodes, parsed
+
 LONGEST = 40
 
 
@@ -17,18 +17,18 @@ def lines_of(function):
 def functions():
     for folder in ("spark_kafka_group", "pyspark_groupkafka", "jobs"):
         for file in (ROOT / folder).rglob("*.py"):
-            source = file.read_text()
-            for node in ast.walk(ast.parse(source)):
+            for node in nodes(parsed(file)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    yield f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node, source
+                    yield file, node
+
+
+def has_a_comment(file, function):
+    lines = file.read_text().splitlines()[function.lineno : function.end_lineno]
+    return any(line.lstrip().startswith("#") for line in lines)
 
 
 def test_a_function_of_more_than_forty_lines_has_a_comment_that_says_why():
-    lengths = {name: lines_of(node) for name, node, _ in functions()}
-    commented = {
-        name
-        for name, node, source in functions()
-        if any(line.lstrip().startswith("#") for line in source.splitlines()[node.lineno : node.end_lineno])
-    }
-    assert len(lengths) > 1000
-    assert {name: length for name, length in lengths.items() if length > LONGEST and name not in commented} == {}
+    all_of_them = list(functions())
+    long = [(file, function) for file, function in all_of_them if lines_of(function) > LONGEST]
+    assert len(all_of_them) > 1000
+    assert [f"{file}:{function.lineno}" for file, function in long if not has_a_comment(file, function)] == []

@@ -3,13 +3,13 @@
 import ast
 import dataclasses
 import pickle
-from pathlib import Path
+
+from support.source_tree import PACKAGE, modules, nodes
 
 from spark_kafka_group.executor.reading.read import brokers_for
 from spark_kafka_group.options import DECLARED, SECTIONS, ClientOptions, Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 
-PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 CLIENTS = [field.name for field in dataclasses.fields(ClientOptions)]
 
 
@@ -54,20 +54,11 @@ def test_connections_are_shared_by_those_who_differ_in_what_they_read_or_in_whic
 
 
 def test_every_option_is_used_beyond_its_declaration():
-    modules = [*PACKAGE.rglob("*.py")]
-    declaring = list((PACKAGE / "options").glob("*.py"))
-    modules = [path for path in modules if path not in declaring]
-    nodes = [node for path in modules for node in ast.walk(ast.parse(path.read_text()))]
-    taken = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    within = {
-        node.attr
-        for node in ast.walk(ast.parse((PACKAGE / "options/reading.py").read_text()))
-        if isinstance(node, ast.Attribute)
-    }
+    declaring = set((PACKAGE / "options").glob("*.py")) - {PACKAGE / "options/reading.py"}
+    using = [tree for file, tree in modules().items() if file not in declaring]
+    taken = {node.attr for tree in using for node in nodes(tree) if isinstance(node, ast.Attribute)}
     unused = [
-        name
-        for name, (_, field) in DECLARED.items()
-        if field.name not in taken | within and not field.metadata["passed_on"]
+        name for name, (_, field) in DECLARED.items() if field.name not in taken and not field.metadata["passed_on"]
     ]
     assert unused == [
         "kafka.ssl.truststore.type",

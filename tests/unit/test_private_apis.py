@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from support.source_tree import ROOT, modules, nodes
 
 from spark_kafka_group.spark.installation import is_supported
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "spark_kafka_group"
 INSIDE = {
     "kafka.cluster.ClusterMetadata": (
         "_coordinators _future _last_refresh_ms _need_update _partitions _refresh_future _topics"
@@ -61,44 +60,43 @@ DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
 """Of named tuples, and of os."""
 
 
-@cache
-def modules():
-    """The package's."""
-    return {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
-
-
 def private(name):
     return name.startswith("_") and not name.startswith("__") and not re.fullmatch("_repr_[a-z]+_", name)  # notebooks'
 
 
+@cache
 def defined(tree):
     """Private names of a module's own functions, methods, fields and attributes of self."""
-    for node in ast.walk(tree):
+    names = set()
+    for node in nodes(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
+                names.add(name)
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
-                yield name
+                names.add(name)
             case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name
+                names.add(name)
+    return names
 
 
+@cache
 def inherited(tree):
     """Private names of classes of this package that a module's classes have as bases."""
-    bases = {
-        ast.unparse(base).partition("[")[0] for n in ast.walk(tree) if isinstance(n, ast.ClassDef) for base in n.bases
-    }
-    for node in ast.walk(tree):
+    names = set()
+    kinds = [node for node in nodes(tree) if isinstance(node, ast.ClassDef)]
+    bases = {ast.unparse(base).partition("[")[0] for kind in kinds for base in kind.bases}
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and bases & {alias.name for alias in node.names}:
             file = ROOT / Path(*node.module.split(".")).with_suffix(".py")
             if file in modules():
-                yield from (*defined(modules()[file]), *inherited(modules()[file]))
+                names |= defined(modules()[file]) | inherited(modules()[file])
+    return names
 
 
 def foreign(tree):
     """Private names that a module uses on objects that are not its own, with their lines."""
-    own = {*defined(tree), *inherited(tree)}
-    for node in ast.walk(tree):
+    own = defined(tree) | inherited(tree)
+    for node in nodes(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in own:
                 pass
@@ -110,12 +108,12 @@ def foreign(tree):
 
 def overriding(tree):
     """Private methods of classes with bases from elsewhere that nothing in the module calls: the bases do."""
-    imported = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
-    called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for kind in ast.walk(tree):
+    imported = {a.asname or a.name for n in nodes(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+    called = {node.attr for node in nodes(tree) if isinstance(node, ast.Attribute)}
+    for kind in nodes(tree):
         if isinstance(kind, ast.ClassDef) and imported & {ast.unparse(base) for base in kind.bases}:
             methods = [m for m in kind.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
-            theirs = {m for m in methods if private(m.name)} - {m for m in methods if m.name in {*inherited(tree)}}
+            theirs = {m for m in methods if private(m.name) and m.name not in inherited(tree)}
             yield from ((m.name, m.lineno) for m in theirs if m.name not in called)
 
 
@@ -131,8 +129,12 @@ def used():
 
 def attributes(kind):
     """Attributes of a class's objects: those of the class, and those of self that it or its bases set."""
-    sources = [ast.parse(textwrap.dedent(inspect.getsource(base))) for base in kind.__mro__ if base is not object]
-    return {*dir(kind), *(name for source in sources for name in defined(source))}
+    return set(dir(kind)).union(*(set_by(base) for base in kind.__mro__ if base is not object))
+
+
+@cache
+def set_by(kind):
+    return defined(ast.parse(textwrap.dedent(inspect.getsource(kind))))
 
 
 def found(path):
@@ -164,7 +166,7 @@ def test_a_name_that_is_gone_is_seen():
 def test_the_installed_versions_have_everything_that_is_imported():
     gone = []
     for file, tree in modules().items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("kafka", "pyspark"):
                 for alias in node.names:
                     try:

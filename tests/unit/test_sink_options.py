@@ -4,11 +4,10 @@ import ast
 import dataclasses
 import pickle
 import re
-from pathlib import Path
 
 import pytest
+from support.source_tree import modules, nodes
 
-import spark_kafka_group
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.producing import SINK_DECLARED, SINK_SECTIONS, Producing, Writing
@@ -209,14 +208,8 @@ def problem_with(given):
 
 
 def test_every_option_of_writing_is_used_beyond_its_declaration():
-    package = Path(spark_kafka_group.__file__).parent
-    modules = [path for path in package.rglob("*.py") if path.name not in {"writing.py", "producing.py"}]
-    taken = {
-        node.attr
-        for path in modules
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute)
-    }
+    using = [tree for file, tree in modules().items() if file.name not in {"writing.py", "producing.py"}]
+    taken = {node.attr for tree in using for node in nodes(tree) if isinstance(node, ast.Attribute)}
     by_name = {"compression_gzip_level", "compression_lz4_level", "compression_zstd_level"}  # in executor/write
     fields = [*dataclasses.fields(Writing), *dataclasses.fields(Producing)]
     assert {field.name for field in fields} - taken == by_name
