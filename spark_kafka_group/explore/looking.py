@@ -73,17 +73,8 @@ class Messages(Table[Message]):
     def values(self, row: Message) -> tuple[Any, ...]:
         key, value = (None if it.kind == NULL else it.text for it in (row.key, row.value))
         headers = [(name, str(header)) for name, header in row.headers]
-        return (
-            row.topic,
-            row.partition,
-            row.offset,
-            row.timestamp,
-            key,
-            value,
-            row.value.size,
-            row.is_tombstone,
-            headers,
-        )
+        return (row.topic, row.partition, row.offset, row.timestamp, key, value, row.value.size, row.is_tombstone,
+                headers)  # fmt: skip
 
     def __str__(self) -> str:
         return "\n".join([self.title(), *(line for row in self for line in _lines(row))])
@@ -131,7 +122,7 @@ def look(
     parsed = to_look_at(options, topic)
     with TopicAdmin(parsed) as admin, _looked_at(admin, parsed):
         tps = existing(admin, parsed, topic, partition)
-        logs = _logs(admin, tps)
+        logs = logs_of(admin, tps)
         if at is not None:
             return _from(parsed, logs, _starts_at(admin, tps, at), last)
         if offset is not None:
@@ -150,7 +141,7 @@ def newest_rows(options: Mapping[str, Any], topic: str, count: int) -> list[dict
     _check("sampled", count)
     parsed = to_look_at(options, topic)
     with TopicAdmin(parsed) as admin, _looked_at(admin, parsed):
-        return _newest(admin, parsed, _logs(admin, existing(admin, parsed, topic)), count)
+        return _newest(admin, parsed, logs_of(admin, existing(admin, parsed, topic)), count)
 
 
 @contextlib.contextmanager
@@ -170,10 +161,11 @@ def _check(name: str, count: int) -> None:
         raise OptionError(f"{name} ({count}) must be between 1 and {MOST}")
 
 
-def _logs(admin: TopicAdmin, tps: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+def logs_of(admin: TopicAdmin, tps: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+    """Logs from their starts to their ends."""
     wanted = [dict.fromkeys(tps, where) for where in (EARLIEST, LATEST)]
     begin, end = admin.lookups("looking up ends of logs", wanted)
-    return {tp: OffsetRange(tp, _offset(begin, tp), _offset(end, tp)) for tp in tps}
+    return {tp: OffsetRange(tp, offset_in(begin, tp), offset_in(end, tp)) for tp in tps}
 
 
 def existing(admin: TopicAdmin, options: Options, topic: str, partition: int | None = None) -> list[TopicPartition]:
@@ -206,9 +198,10 @@ def _starts_at(admin: TopicAdmin, tps: Collection[TopicPartition], at: datetime)
     return {tp: record.offset for tp, record in first.items() if record is not None}
 
 
-def _offset(found: Found, tp: TopicPartition) -> int:
-    record = found[tp]
-    return 0 if record is None else record.offset
+def offset_in(found: Found, tp: TopicPartition, otherwise: int = 0) -> int:
+    """The offset that was found in a log; `otherwise` where there is none."""
+    record = found.get(tp)
+    return otherwise if record is None else record.offset
 
 
 def _checked(offset: int, logs: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, int]:

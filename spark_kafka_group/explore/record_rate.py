@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.explore.looking import existing
+from spark_kafka_group.explore.looking import existing, logs_of, offset_in
 from spark_kafka_group.explore.record_samples import to_look_at
 from spark_kafka_group.explore.shown_table import Table, milliseconds, moment, short_name
-from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 DAY_MS = 86_400_000
@@ -107,32 +106,27 @@ def rate(
 
 def _counts(admin: TopicAdmin, tps: Sequence[TopicPartition], times: Sequence[int]) -> list[int]:
     """Records between each time and the next one, of all partitions."""
-    doing = "looking up offsets of times"
-    begin, end = admin.lookups(doing, [dict.fromkeys(tps, EARLIEST), dict.fromkeys(tps, LATEST)])
-    filled = [tp for tp in tps if _offset(begin, tp, 0) < _offset(end, tp, 0)]
-    if not filled:
+    logs = {tp: log for tp, log in logs_of(admin, tps).items() if log.size > 0}
+    if not logs:
         return [0] * (len(times) - 1)
-    known = _Known(admin, doing, times, {tp: _offset(end, tp, 0) for tp in filled})
-    known.fill({tp: _offset(begin, tp, 0) for tp in filled})
-    sums = [sum(known.at[tp][n] for tp in filled) for n in range(len(times))]
+    known = _Known(admin, times, logs)
+    known.fill()
+    sums = [sum(known.at[tp][n] for tp in logs) for n in range(len(times))]
     return [after - before for before, after in itertools.pairwise(sums)]
 
 
 class _Known:
     """Offsets of partitions at times. Between two times with one offset, all have it: only the others are asked for."""
 
-    def __init__(self, admin: TopicAdmin, doing: str, times: Sequence[int], ends: Mapping[TopicPartition, int]) -> None:
-        self._admin = admin
-        self._doing = doing
-        self._times = times
-        self._ends = ends
-        self.at: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in ends}
+    def __init__(self, admin: TopicAdmin, times: Sequence[int], logs: Mapping[TopicPartition, OffsetRange]) -> None:
+        self._admin, self._times, self._logs = admin, times, logs
+        self.at: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in logs}
 
-    def fill(self, begins: Mapping[TopicPartition, int]) -> None:
+    def fill(self) -> None:
         """Look up the ends of the times, and what lies between, by halves."""
-        last = len(self._times) - 1
+        begins, last = {tp: log.start for tp, log in self._logs.items()}, len(self._times) - 1
         self._ask({0: begins, last: begins})
-        gaps = [(tp, 0, last) for tp in self._ends]
+        gaps = [(tp, 0, last) for tp in self._logs]
         while gaps:
             asked: dict[int, dict[TopicPartition, int]] = {}
             halves = []
@@ -150,13 +144,9 @@ class _Known:
     def _ask(self, numbers: Mapping[int, Mapping[TopicPartition, int]]) -> None:
         """Look up partitions at the times with these numbers: each with an offset from earlier, in place of none."""
         lookups = [dict.fromkeys(earlier, self._times[number]) for number, earlier in numbers.items()]
-        for (number, earlier), found in zip(numbers.items(), self._admin.lookups(self._doing, lookups), strict=True):
+        found_each = self._admin.lookups("looking up offsets of times", lookups)
+        for (number, earlier), found in zip(numbers.items(), found_each, strict=True):
             for tp, offset in earlier.items():
                 # A record may have come since the end was looked up.
-                at = min(_offset(found, tp, self._ends[tp]), self._ends[tp])
+                at = min(offset_in(found, tp, self._logs[tp].end), self._logs[tp].end)
                 self.at[tp][number] = at if tp in found else offset
-
-
-def _offset(found: Found, tp: TopicPartition, otherwise: int) -> int:
-    record = found.get(tp)
-    return otherwise if record is None else record.offset

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.text import text_table
 from spark_kafka_group.text.foreign_text import excerpt, printable
+from spark_kafka_group.tools import formatting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,13 +150,8 @@ def escaped(text: str) -> str:
 
 
 def moment(timestamp_ms: float | None) -> datetime | None:
-    """A time in UTC; None where no calendar has it."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return None
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
+    """A time in UTC; None where there is none, or no calendar has it."""
+    return None if timestamp_ms is None or timestamp_ms < 0 else formatting.moment(timestamp_ms)
 
 
 def milliseconds(name: str, time: datetime) -> int:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.explore.decoded import Decoded
+from spark_kafka_group.explore.looking import offset_in
 from spark_kafka_group.explore.record_samples import Sample, samples, to_look_at_topics
 from spark_kafka_group.explore.shown_table import Table, moment
 from spark_kafka_group.text.text_table import counted
@@ -151,22 +152,17 @@ def _logs(admin: TopicAdmin, tps: Collection[TopicPartition], now_ms: int) -> _L
 def _last_of_largest(tps: Collection[TopicPartition], logs: _Logs) -> list[OffsetRange]:
     largest = max(tps, key=lambda tp: _records(tp, logs))
     count = min(SAMPLED, _records(largest, logs))
-    end = _offset(logs.end, largest)
+    end = offset_in(logs.end, largest)
     return [OffsetRange(largest, end - count, end)] if count else []
 
 
-def _offset(found: Found, tp: TopicPartition) -> int:
-    record = found.get(tp)
-    return 0 if record is None else record.offset
-
-
 def _records(tp: TopicPartition, logs: _Logs) -> int:
-    return max(0, _offset(logs.end, tp) - _offset(logs.begin, tp))
+    return max(0, offset_in(logs.end, tp) - offset_in(logs.begin, tp))
 
 
 def _since(found: Found, end: Found, tps: Collection[TopicPartition], ms: int) -> float:
     starts = {tp: record for tp in tps if (record := found.get(tp)) is not None}
-    return sum(max(0, _offset(end, tp) - record.offset) for tp, record in starts.items()) / ms * 1000
+    return sum(max(0, offset_in(end, tp) - record.offset) for tp, record in starts.items()) / ms * 1000
 
 
 def _topic(

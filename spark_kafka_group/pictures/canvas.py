@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.text.foreign_text import printable
+from spark_kafka_group.tools.formatting import moment
 
 if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
@@ -333,21 +333,14 @@ def elapsed(times_ms: Iterable[float]) -> Elapsed:
     return Elapsed(min(times), max(times))
 
 
-def _moment(time_ms: float) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # years that no calendar has
-        return None
-
-
 def _clock(time_ms: float, zone: str = " UTC") -> str:
-    moment = _moment(time_ms)
-    return f"{time_ms:.0f} ms" if moment is None else f"{moment:%H:%M:%S}{zone}"
+    at = moment(time_ms)
+    return f"{time_ms:.0f} ms" if at is None else f"{at:%H:%M:%S}{zone}"
 
 
 def _date(time_ms: float) -> str:
-    moment = _moment(time_ms)
-    return "" if moment is None else f"{moment:%Y-%m-%d}"
+    at = moment(time_ms)
+    return "" if at is None else f"{at:%Y-%m-%d}"
 
 
 MOST_POINTS = 1_500

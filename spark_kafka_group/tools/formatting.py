@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import textwrap
@@ -30,15 +31,19 @@ def query_and_batch(writer: Writer) -> str:
     return writer.query_id if writer.batch is None else f"{writer.query_id}:{writer.batch}"
 
 
+def moment(timestamp_ms: float) -> datetime | None:
+    """A time in UTC; None where no calendar has it."""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return None
+
+
 def instant(timestamp_ms: float | None) -> str:
     """A time as ISO 8601 in UTC, with milliseconds; as the number that it is where no calendar has it."""
     if timestamp_ms is None:
         return NOTHING
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = moment(timestamp_ms)
+    return f"{timestamp_ms} ms" if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def partitions(tps: Collection[TopicPartition]) -> str:
