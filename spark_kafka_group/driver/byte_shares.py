@@ -13,10 +13,8 @@ from spark_kafka_group.values.offsets import OffsetRange
 class SizeSample(NamedTuple):
     """Record batches of a partition that lie beside each other, and their bytes in the log."""
 
-    first: int
-    """First offset."""
-    next: int
-    """Offset after the last one."""
+    first: int  # first offset
+    next: int  # offset after the last one
     bytes: int
 
     @property

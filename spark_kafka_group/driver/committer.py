@@ -35,8 +35,7 @@ log = logging.getLogger(__name__)
 DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
 """The coordinator's error for a topic that was deleted, or that it does not know yet."""
 
-METADATA_WITHIN_MS = 2_000.0
-"""How long the metadata of the first commit is looked for, before the next commit looks."""
+METADATA_WITHIN_MS = 2_000.0  # how long the metadata of the first commit is looked for, before the next commit looks
 
 
 class Committer:

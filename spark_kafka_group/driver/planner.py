@@ -11,8 +11,7 @@ from types import MappingProxyType
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPartition
 
-UNEVEN = 1.25
-"""A task may be this much larger than the mean before a partition moves away from it."""
+UNEVEN = 1.25  # a task may be this much larger than the mean before a partition moves away from it
 BYTES_PER_TASK = 64 * 1024 * 1024
 """Bytes worth a task of their own, where they are known. Records of 350 B have as many for the default of
 recordsPerTask."""

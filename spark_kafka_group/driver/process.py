@@ -49,10 +49,8 @@ decides whether its queries end, and the JVM's end ends them. PySpark has the JV
 spark-submit does not."""
 
 SESSION_CHECK_S = 0.5
-AGAIN_AFTER_S = 5.0
-"""A signal that comes so long after another one finds a process that has not begun to end."""
-TOUCH_AGAIN_S = 60.0
-"""Cleaners of temporary files remove directories that have not been used for hours or days."""
+AGAIN_AFTER_S = 5.0  # a signal that comes so long after another one finds a process that has not begun to end
+TOUCH_AGAIN_S = 60.0  # cleaners of temporary files remove directories that have not been used for hours or days
 OF_THE_APPLICATION = "userFiles-"
 """How the name of the directory begins that the driver's JVM makes for files of its application."""
 LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"

@@ -58,8 +58,7 @@ from spark_kafka_group.values.offsets import GroupOffset, OffsetRange, TopicPart
 log = logging.getLogger(__name__)
 
 UNSETTLED_ROUNDS = 10
-PROOF_MS = 2_000
-"""How long the session may ask whether a batch has been committed, while Spark waits for it."""
+PROOF_MS = 2_000  # how long the session may ask whether a batch has been committed, while Spark waits for it
 
 
 class GroupSession:

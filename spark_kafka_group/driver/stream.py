@@ -30,8 +30,7 @@ from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, OffsetRange
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.outage import PROBE_MS, BrokersAwayError, QueryOutage
 
-CHECK_MS = 500
-"""How long a rebalance may wait for this member after the heartbeat that announces it."""
+CHECK_MS = 500  # how long a rebalance may wait for this member after the heartbeat that announces it
 
 
 class BetweenTriggers:

@@ -12,8 +12,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-DEPTH = 3
-"""Folders from an entry of Python's path to a package of twins: spark_kafka_group/executor/decode."""
+DEPTH = 3  # folders from an entry of Python's path to a package of twins: spark_kafka_group/executor/decode
 
 
 def load(package: str, module: str) -> Any:

@@ -66,8 +66,7 @@ def _logged(checkpoint: str | None, batch: BatchId) -> bytes:
         return b""
 
 
-GOES_WITHIN_S = 3.0
-"""How long a source of the query's last run, which had another id, may take to end."""
+GOES_WITHIN_S = 3.0  # how long a source of the query's last run, which had another id, may take to end
 PAUSE_S = 0.05
 
 

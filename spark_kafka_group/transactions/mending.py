@@ -15,17 +15,14 @@ from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 LOOKED_UP_WITHIN_S = 5.0
-ENDING_TIMEOUTS_MS = (60_000, 10_000, 1_000)
-"""Of the decision's own transaction, the first that brokers allow."""
+ENDING_TIMEOUTS_MS = (60_000, 10_000, 1_000)  # of the decision's own transaction, the first that brokers allow
 
 
 class Choice(Enum):
     """What is to become of a batch that was published in part; all else is ended in the same way."""
 
-    COMMIT = "commit"
-    """It counts as published."""
-    ABORT = "abort"
-    """It is written again."""
+    COMMIT = "commit"  # it counts as published
+    ABORT = "abort"  # it is written again
 
 
 @dataclass(frozen=True)

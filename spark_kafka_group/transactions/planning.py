@@ -29,8 +29,7 @@ from spark_kafka_group.wire.transactions.transaction_client import TransactionCl
 log = logging.getLogger(__name__)
 
 ROLE = "driver"
-USUAL_LONGEST_MS, USUAL_MS = 900_000, 60_000
-"""Defaults of brokers' transaction.max.timeout.ms, and of Kafka's producer."""
+USUAL_LONGEST_MS, USUAL_MS = 900_000, 60_000  # defaults of brokers' transaction.max.timeout.ms, and of Kafka's producer
 
 
 def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedTransactions:

@@ -12,11 +12,9 @@ from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 LEAST_LEFT_MS = 10_000
 """A batch is not decided if one of its transactions has less time left: brokers might abort it before its end."""
-LEAST_LEFT = 0.1
-"""The same, as a part of the timeout, where that is shorter."""
+LEAST_LEFT = 0.1  # the same, as a part of the timeout, where that is shorter
 NEVER_MS = 2**63
-MOST_USED = 0.5
-"""From this part of the timeout on, a batch that was quick enough is warned of."""
+MOST_USED = 0.5  # from this part of the timeout on, a batch that was quick enough is warned of
 
 
 class Kind(Enum):

@@ -8,8 +8,7 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 
-STATIC_FROM = 5
-"""The version of JoinGroup that first has static members (KIP-345, Kafka 2.3)."""
+STATIC_FROM = 5  # the version of JoinGroup that first has static members (KIP-345, Kafka 2.3)
 
 _GROUPS = "consumer groups need it. A batch read with spark.read does without"
 _TRANSACTIONS = "transactions need it, and so does deliveryGuarantee=exactly-once"

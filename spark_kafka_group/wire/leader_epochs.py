@@ -17,8 +17,7 @@ from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
-NO_EPOCH = -1
-"""Stands for an unknown epoch."""
+NO_EPOCH = -1  # stands for an unknown epoch
 
 VERSIONS_FROM = 3
 """The first version of OffsetForLeaderEpoch that is sent (Kafka 2.3): earlier ones need rights that consumers do not

@@ -30,8 +30,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEADERS_HOLD_S = 0.9
-"""How long it is believed that a partition has no leader."""
+LEADERS_HOLD_S = 0.9  # how long it is believed that a partition has no leader
 
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log, brokers are asked whether it still

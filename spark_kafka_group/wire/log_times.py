@@ -17,14 +17,11 @@ from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.wire.lacking import version_of
 
-NEWEST = -3
-"""Stands in the place of a time for the record with the greatest timestamp (KIP-734)."""
-NEWEST_FROM = 7
-"""The version that first has it (Kafka 3.0)."""
+NEWEST = -3  # stands in the place of a time for the record with the greatest timestamp (KIP-734)
+NEWEST_FROM = 7  # the version that first has it (Kafka 3.0)
 VERSIONS = range(1, 10)
 """Versions of ListOffsets that are sent: later ones wait for tiered storage, with a timeout of their own."""
-UNDER_WAY = 4
-"""Requests to a node at a time: kafka-python takes no more than five."""
+UNDER_WAY = 4  # requests to a node at a time: kafka-python takes no more than five
 
 Lookup = Mapping[TopicPartition, int]
 """Partitions, and the time of each in milliseconds since the epoch; or EARLIEST, LATEST, NEWEST."""

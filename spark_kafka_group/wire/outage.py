@@ -49,8 +49,7 @@ def _time(seconds: float) -> str:
 PASSING = (BrokerTimeoutError, CommitTimeoutError, JoinTimeoutError)
 """Errors that pass when brokers answer again; all others are final."""
 
-PROBE_MS = 2_000
-"""How long one check may take whether brokers are back: Spark may stop the query meanwhile."""
+PROBE_MS = 2_000  # how long one check may take whether brokers are back: Spark may stop the query meanwhile
 
 PAUSE_S = 0.1
 
@@ -167,8 +166,7 @@ class QueryOutage:
             self._since = None
 
 
-SAID_AFTER_S = 10.0
-"""Kafka usually has another leader before; kafkaConsumer.pollTimeoutMs, if that is less."""
+SAID_AFTER_S = 10.0  # Kafka usually has another leader before; kafkaConsumer.pollTimeoutMs, if that is less
 LEAST_PAUSE_S = 0.01
 
 

@@ -192,8 +192,7 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
 """A request that is no member's to the errors that kafka-python's class for them is not enough for."""
 
 
-UNRECOGNIZED = "UNKNOWN"
-"""What kafka-python calls each error code that it does not know."""
+UNRECOGNIZED = "UNKNOWN"  # what kafka-python calls each error code that it does not know
 
 
 def name_of(kind: Any) -> str:

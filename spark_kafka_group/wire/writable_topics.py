@@ -23,8 +23,7 @@ from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, re
 log = logging.getLogger(__name__)
 
 
-SAID_AFTER_S = 10.0
-"""Kafka usually has another leader before."""
+SAID_AFTER_S = 10.0  # Kafka usually has another leader before
 
 
 class LongWait:
@@ -54,8 +53,7 @@ class LongWait:
             self._since = None
 
 
-WRITE = 4
-"""The number of AclOperation.WRITE: of its bit among the operations that a broker allows."""
+WRITE = 4  # the number of AclOperation.WRITE: of its bit among the operations that a broker allows
 UNKNOWN_AFTER_S = 3.0
 """A topic that brokers have not known for this long does not exist. Not all of them know a new topic at once."""
 DENIED = "TOPIC_AUTHORIZATION_FAILED"

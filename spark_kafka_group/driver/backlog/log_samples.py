@@ -26,21 +26,16 @@ from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 
 log = logging.getLogger(__name__)
 
-WINDOW = 16 * 1024
-"""Bytes of a sample. A larger record batch comes whole."""
-PLACES = 8
-"""Most samples of one partition's part of a micro-batch."""
+WINDOW = 16 * 1024  # bytes of a sample. A larger record batch comes whole.
+PLACES = 8  # most samples of one partition's part of a micro-batch
 MOST, LEAST, BYTES_A_SAMPLE = 64, 8, 1024 * 1024
 """Most samples in each step, and how many there are at least; between them it is one for so many bytes of the limit."""
 STEPS = 3
-SPENT = 0.1
-"""The part of the limit that samples may have before they end, once there is one."""
-KEPT = 4 * PLACES
-"""Samples kept of each partition."""
+SPENT = 0.1  # the part of the limit that samples may have before they end, once there is one
+KEPT = 4 * PLACES  # samples kept of each partition
 LARGEST_USUAL = 1024 * 1024
 """The default of max.message.bytes. Ranges whose records are within the limit even at this size are not sampled."""
-ASSUMED = 1024.0
-"""Bytes of an offset while no broker has sent a sample of any log."""
+ASSUMED = 1024.0  # bytes of an offset while no broker has sent a sample of any log
 
 _HEADER = Struct(">qiib")  # first offset, length, leader epoch (CRC before v2), magic
 _LAST_OFFSET_DELTA = Struct(">i")

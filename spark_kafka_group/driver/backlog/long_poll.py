@@ -21,8 +21,7 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_S = 1.0
 """How often ends are looked up in any case: at the latest then, changes are known that no fetch shows."""
 
-AGAIN_AFTER_ERROR_S = 1.0
-"""How long brokers that cannot be watched are asked for ends at each trigger instead."""
+AGAIN_AFTER_ERROR_S = 1.0  # how long brokers that cannot be watched are asked for ends at each trigger instead
 
 POLLING_S = 0.03
 """If Spark comes back within this time, it only asks for new data. Otherwise another source of the query has records,
@@ -35,11 +34,9 @@ LEAST_PATIENCE_S = 0.005
 """How long a trigger waits in any case, so that it does not miss a record that was just acknowledged. Asking for ends
 takes as long."""
 
-OVERDUE_S = 1.0
-"""How late an answer may be; after that it is not waited for."""
+OVERDUE_S = 1.0  # how late an answer may be; after that it is not waited for
 
-SHORTEST_POLL_MS = 100
-"""How long a poll waits in the broker at least, also where fetches of tasks do not wait at all."""
+SHORTEST_POLL_MS = 100  # how long a poll waits in the broker at least, also where fetches of tasks do not wait at all
 
 
 class LongPoll:

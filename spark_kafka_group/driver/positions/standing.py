@@ -37,8 +37,7 @@ class Standing:
     """Whether the checkpoint's positions are newer than all that the group has: Spark's own kafka source has written
     them, which never commits, or the user had no right on the group. Never changes."""
 
-    is_new_query: bool
-    """Whether no checkpoint has positions. Ends when positions have been taken for the first time."""
+    is_new_query: bool  # whether no checkpoint has positions. Ends when positions have been taken for the first time.
 
     known: set[TopicPartition]
     """Partitions that existed when this query began, and those that it has read: one that is not among them is new, and

@@ -82,8 +82,7 @@ class Metrics:
         return {name: round(value, 3) if isinstance(value, float) else value for name, value in shown.items()}
 
 
-MOST_SEEN = 64
-"""Ends that are remembered of one partition; when there are more, every second one is forgotten."""
+MOST_SEEN = 64  # ends that are remembered of one partition; when there are more, every second one is forgotten
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,7 @@ def _go_on_at(query: Query, tp: TopicPartition, offset: int) -> int:
     return offset
 
 
-ENDS_HOLD_S = 1.0
-"""How long ends of logs are good enough, if they leave a batch all offsets that it may have."""
+ENDS_HOLD_S = 1.0  # how long ends of logs are good enough, if they leave a batch all offsets that it may have
 
 
 class Backlog:

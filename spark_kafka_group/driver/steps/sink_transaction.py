@@ -40,13 +40,10 @@ from spark_kafka_group.values.source_offsets import LiveSource, SourceOffsets, f
 
 log = logging.getLogger(__name__)
 
-GOES_WITHIN_S = 10.0
-"""How long a source of the same query's last run may take to end."""
+GOES_WITHIN_S = 10.0  # how long a source of the same query's last run may take to end
 PAUSE_S = 0.05
-ABORTED_WITHIN_MS = 5_000
-"""How long the end of a query may wait for brokers to abort what its last batch has left open."""
-NOBODY, UNKNOWN_GENERATION = "", -1
-"""Of a batch that commits nothing."""
+ABORTED_WITHIN_MS = 5_000  # how long the end of a query may wait for brokers to abort what its last batch has left open
+NOBODY, UNKNOWN_GENERATION = "", -1  # of a batch that commits nothing
 
 
 class SinkTransaction:

@@ -232,13 +232,10 @@ class _Batch:
     max_timestamp: int
     log_append: bool
     count: int
-    unpacked: memoryview | None
-    """None if it is not compressed."""
+    unpacked: memoryview | None  # None if it is not compressed
     first_unread: int
-    read: int = 0
-    """Records."""
-    position: int = 0
-    """Byte of the records after them."""
+    read: int = 0  # records
+    position: int = 0  # byte of the records after them
 
     def timestamp(self, record: _Record) -> int:
         return self.max_timestamp if self.log_append else self.base_timestamp + record.timestamp_delta

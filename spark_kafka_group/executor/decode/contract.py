@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-ABORT = 0
-"""Type of the control record that ends an aborted transaction; COMMIT is 1, others are not about transactions."""
+ABORT = 0  # type of the control record that ends an aborted transaction; COMMIT is 1, others are not about transactions
 
-MARKER_KEY_SIZE = 4
-"""Fewest bytes of a control record's key: its version and its type, 16 bits each."""
+MARKER_KEY_SIZE = 4  # fewest bytes of a control record's key: its version and its type, 16 bits each
 
 
 class AbortedTransactions:
@@ -57,17 +55,14 @@ class AbortedTransactions:
 
 Buffer = bytes | bytearray | memoryview
 
-ROW_COST = 40
-"""Bytes that ``nbytes`` counts per row for the fixed columns, on top of topic, key, value and headers."""
+ROW_COST = 40  # bytes that ``nbytes`` counts per row for the fixed columns, on top of topic, key, value and headers
 
-HEADER_COST = 8
-"""Bytes that ``nbytes`` counts per header, on top of its key and value."""
+HEADER_COST = 8  # bytes that ``nbytes`` counts per header, on top of its key and value
 
 BUILDER_LIMIT = 2**31 - 1
 """Most that ``nbytes`` may reach: no column can then outgrow Arrow's 32-bit offsets, as nbytes counts every column."""
 
-MAX_OFFSET = 2**63 - 2
-"""Largest offset of a record: the one after it must be an int64 too."""
+MAX_OFFSET = 2**63 - 2  # largest offset of a record: the one after it must be an int64 too
 
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 """Timestamps beyond this, in either direction, do not fit Arrow's and Spark's microseconds."""

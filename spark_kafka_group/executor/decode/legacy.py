@@ -43,8 +43,7 @@ class _Message:
     value: memoryview | None
 
 
-Row = tuple[int, _Message, bool]
-"""Offset, message, and whether it is the last of its entry."""
+Row = tuple[int, _Message, bool]  # offset, message, and whether it is the last of its entry
 
 
 class LegacyMessages:

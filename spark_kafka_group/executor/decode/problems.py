@@ -131,8 +131,7 @@ def corrupt(topic: str, partition: int, offset: int, problem: str) -> CorruptRec
     return CorruptRecordError(topic, partition, offset, problem)
 
 
-LARGE = 1 << 16
-"""Bytes of a key up to which it is converted at once; bytes that are not UTF-8 get three times as long."""
+LARGE = 1 << 16  # bytes of a key up to which it is converted at once; bytes that are not UTF-8 get three times as long
 
 
 def utf8(key: bytes, limit: int) -> bytes:

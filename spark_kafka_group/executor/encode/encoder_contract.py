@@ -73,14 +73,11 @@ class EncodedBatch:
 
 Buffer = bytes | bytearray | memoryview
 
-HEADER_SIZE = 61
-"""Bytes of a record batch before its records."""
+HEADER_SIZE = 61  # bytes of a record batch before its records
 
-BATCH_LIMIT = 2**31 - 1
-"""Most bytes of a record batch: its length is an int32."""
+BATCH_LIMIT = 2**31 - 1  # most bytes of a record batch: its length is an int32
 
-NO_PARTITION = -1
-"""The partition of a row without a key."""
+NO_PARTITION = -1  # the partition of a row without a key
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,7 @@ _BASE_TIMESTAMP = 7  # of the header's fields
 @dataclass(frozen=True, slots=True)
 class _SplitRecord:
     timestamp_delta: int
-    rest: memoryview
-    """The key and all after it."""
+    rest: memoryview  # the key and all after it
 
 
 def split(batch: EncodedBatch) -> list[EncodedBatch]:

@@ -26,12 +26,9 @@ class Frame(NamedTuple):
 
     base_offset: int
     magic: int
-    begin: int
-    """Its first byte."""
-    end: int
-    """Byte after it."""
-    next_offset: int
-    """Offset after its last one, as its header says."""
+    begin: int  # its first byte
+    end: int  # byte after it
+    next_offset: int  # offset after its last one, as its header says
 
 
 def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Frame | None:
@@ -166,14 +163,11 @@ class Chunk(NamedTuple):
     """Record batches of one partition, of which the records from start to end are wanted."""
 
     tp: TopicPartition
-    asked: int
-    """The offset that was asked for."""
+    asked: int  # the offset that was asked for
     start: int
     end: int
-    records: memoryview
-    """Valid until the next chunk is asked for."""
-    aborted: tuple[tuple[int, int], ...] = ()
-    """Producer id and first offset of each aborted transaction in them."""
+    records: memoryview  # valid until the next chunk is asked for
+    aborted: tuple[tuple[int, int], ...] = ()  # producer id and first offset of each aborted transaction in them
     problem: str | None = None
     """Why the bytes behind these record batches cannot be read. Reading the partition ends unless the caller goes
     on."""

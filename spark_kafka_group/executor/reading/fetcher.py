@@ -39,8 +39,7 @@ SILENCE = (
     "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
 )
 
-LOOK_AGAIN_S = 1.0
-"""How often leaders are looked for that were not found, while other partitions can be read."""
+LOOK_AGAIN_S = 1.0  # how often leaders are looked for that were not found, while other partitions can be read
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # within a record batch; the bytes that it counts follow

@@ -63,14 +63,10 @@ class AttendedClock:
         self._left_at = self._clock()
 
 
-MOST_RECOGNISED = 5
-"""A broker knows the last five batches of a producer in a partition again."""
-LOOK_EVERY_S = 0.1
-"""Between two looks at time limits."""
-LOOK_ELSEWHERE_S = 5.0
-"""After this long without an answer brokers are asked whether another one leads by now."""
-WAIT_S = 0.25
-"""The longest wait for a broker before time limits are looked at."""
+MOST_RECOGNISED = 5  # a broker knows the last five batches of a producer in a partition again
+LOOK_EVERY_S = 0.1  # between two looks at time limits
+LOOK_ELSEWHERE_S = 5.0  # after this long without an answer brokers are asked whether another one leads by now
+WAIT_S = 0.25  # the longest wait for a broker before time limits are looked at
 WAIT_FOR_LOOKUPS_S = 0.02
 """The same while leaders are looked up or connections are made: those have time limits of their own."""
 
@@ -79,8 +75,7 @@ class Written(NamedTuple):
     """What brokers have acknowledged of a partition."""
 
     records: int
-    last_offset: int
-    """Of its last record; -1 where brokers do not say."""
+    last_offset: int  # of its last record; -1 where brokers do not say
 
 
 class Sender:

@@ -119,8 +119,7 @@ SCHEMA = (
     "originPartition int"
 )
 NAMES = ("topic", "key", "value", "headers", "partition", "originPartition")
-MOST_ROWS, MOST_BYTES = 1000, 1024 * 1024
-"""Rows that are kept together, unless they are the last ones."""
+MOST_ROWS, MOST_BYTES = 1000, 1024 * 1024  # rows that are kept together, unless they are the last ones
 
 
 class OutputRow(NamedTuple):

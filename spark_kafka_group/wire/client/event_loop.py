@@ -51,8 +51,7 @@ def put_off(wake: Callable[[], None]) -> Iterator[None]:
                 handlers[signal.Signals(number)](number, frame)
 
 
-PAUSED_S = 1.0
-"""A loop that has not run for so long has paused: between two tasks of a Python worker, say."""
+PAUSED_S = 1.0  # a loop that has not run for so long has paused: between two tasks of a Python worker, say
 
 
 class Selector(NetworkSelector):  # type: ignore[misc]

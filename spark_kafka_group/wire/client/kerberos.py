@@ -18,8 +18,7 @@ from spark_kafka_group.options.security import stores
 from spark_kafka_group.options.security.credentials import Kerberos
 
 CONFIG, CONFIG_FILE = "KRB5_CONFIG", "krb5.conf"
-KDC_UNREACHABLE = 0x96C73A9C
-"""KRB5_KDC_UNREACH of libkrb5, without a sign, as gssapi has it."""
+KDC_UNREACHABLE = 0x96C73A9C  # KRB5_KDC_UNREACH of libkrb5, without a sign, as gssapi has it
 
 
 class Tickets:

@@ -25,8 +25,7 @@ STAYS = (kafka_errors.InvalidRecordError, kafka_errors.UnsupportedVersionError)
 """Errors of a lookup that are the same each time. Others may pass, UNKNOWN_SERVER_ERROR of a broker that stops, too."""
 ANSWERED = (kafka_errors.NoError, kafka_errors.UnsupportedForMessageFormatError)
 """The second one is of records from before Kafka 0.10, which have no times."""
-NO_LEADER = -1
-"""What metadata have in place of a leader's node id."""
+NO_LEADER = -1  # what metadata have in place of a leader's node id
 
 
 def wait_for_leaders(consumer: KafkaConsumer) -> None:

@@ -46,11 +46,9 @@ reachability.install()
 
 COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
 
-AWAY_ASKED_EVERY = 10
-"""Each answer may take seconds."""
+AWAY_ASKED_EVERY = 10  # each answer may take seconds
 THROTTLED_PAUSE_S = 0.02
-SAY_AFTER_S = 3.0
-"""After this long without an answer to the first attempt there is a warning."""
+SAY_AFTER_S = 3.0  # after this long without an answer to the first attempt there is a warning
 
 
 class _MovedError(kafka_errors.KafkaConnectionError):  # type: ignore[misc]

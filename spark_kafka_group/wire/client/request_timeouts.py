@@ -19,8 +19,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.net.connection import SaslReauthenticator
 
-ANY_BROKER = {"MetadataRequest", "FindCoordinatorRequest"}
-"""Requests that every broker can answer, from memory."""
+ANY_BROKER = {"MetadataRequest", "FindCoordinatorRequest"}  # requests that every broker can answer, from memory
 
 ANY_BROKER_MS = 5_000.0
 
@@ -36,8 +35,7 @@ LONGER, PART_OF_SESSION = 2, 2 / 3
 """The factor by which a broker that was given up is waited for longer; and the part of a session that this takes at
 most for a heartbeat."""
 LEAST_HEARTBEAT_MS = 1_000.0
-TCP_CONNECT_S = 5.0
-"""Time for three SYNs: a host that answers none of them is gone."""
+TCP_CONNECT_S = 5.0  # time for three SYNs: a host that answers none of them is gone
 
 
 def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: float | None) -> float:

@@ -15,8 +15,7 @@ from kafka.net.sasl import register_sasl_mechanism
 from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
 
-LEAST_ITERATIONS = 4096
-"""The least that a server may ask for, as in Kafka: its brokers keep no password with fewer."""
+LEAST_ITERATIONS = 4096  # the least that a server may ask for, as in Kafka: its brokers keep no password with fewer
 
 OF_TOKEN = b",tokenauth=true"
 

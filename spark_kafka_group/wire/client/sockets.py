@@ -67,10 +67,8 @@ def _closed_unless_connected(sockets: KafkaNetSocket) -> Iterator[None]:
 
 KEEPALIVE_S = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2}
 """Seconds of silence after which the kernel probes a connection, and seconds between probes."""
-UNANSWERED_SIGNS = 3
-"""Unanswered probes that end a connection: 10 s after its last byte."""
-USER_TIMEOUT_MS = 10_000
-"""How long sent bytes, or a SYN, may stay unacknowledged."""
+UNANSWERED_SIGNS = 3  # unanswered probes that end a connection: 10 s after its last byte
+USER_TIMEOUT_MS = 10_000  # how long sent bytes, or a SYN, may stay unacknowledged
 
 Options = list[tuple[int, int, int]]
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from spark_kafka_group.wire.broker_connection import Deadline
 
-LARGEST = 1 << 20
-"""Bytes that an answer may have; tokens have some thousand."""
+LARGEST = 1 << 20  # bytes that an answer may have; tokens have some thousand
 
 
 class TooLargeError(Exception):

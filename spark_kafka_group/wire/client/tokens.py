@@ -27,14 +27,12 @@ from spark_kafka_group.wire.client.token_endpoint import LARGEST, TooLargeError,
 
 ENDPOINT_TIMEOUT_S = 10.0
 """A token is also asked for by the thread that sends heartbeats, which must not be away for long."""
-REFRESH_AT = 0.8
-"""Part of a token's life after which another one is asked for, as in Kafka's Java client."""
+REFRESH_AT = 0.8  # part of a token's life after which another one is asked for, as in Kafka's Java client
 LONGEST_S = 100 * 365 * 86_400
 """A century. A longer lifetime of a token is a mistake, for example a date in place of a duration."""
 HANDLER = "kafka.sasl.login.callback.handler.class"
 ENDPOINT = "kafka.sasl.oauthbearer.token.endpoint.url"
-TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""The form of a token in RFC 6750, and for brokers."""
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # the form of a token in RFC 6750, and for brokers
 NOT_A_TOKEN = "that is no token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
 WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 

@@ -22,10 +22,8 @@ from spark_kafka_group.wire.fetch.response import IDS_FROM, FetchedPartition, fe
 
 OVERDUE_S = 5.0
 """A response is overdue if it has not begun this long after kafka.fetch.max.wait.ms, or pauses for this long."""
-SHORTEST_S = 0.001
-"""The shortest time limit: sockets take less than a microsecond for 0, which means no limit."""
-KEPT = 1 << 20
-"""The bytes of a connection's buffer that are kept, however small responses become."""
+SHORTEST_S = 0.001  # the shortest time limit: sockets take less than a microsecond for 0, which means no limit
+KEPT = 1 << 20  # the bytes of a connection's buffer that are kept, however small responses become
 
 
 class FetchConnection(BrokerConnection):

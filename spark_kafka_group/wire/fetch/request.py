@@ -18,20 +18,16 @@ from spark_kafka_group.options import Fetching
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.fetch.response import IDS_FROM
 
-CORRELATION_ID_AT = 8
-"""The byte of the correlation id: after the frame's size, the request's kind and its version."""
-EPOCHS_FROM = 9
-"""The version that first has leader epochs (KIP-320)."""
+CORRELATION_ID_AT = 8  # the byte of the correlation id: after the frame's size, the request's kind and its version
+EPOCHS_FROM = 9  # the version that first has leader epochs (KIP-320)
 LEADERS_ONLY_TO = 10
 """The last version that only leaders answer. Followers answer later ones (KIP-392), also those without a rack, and a
 broker that led a partition once would not say that another one leads it now."""
 NO_EPOCH = -1
 KEPT_SHAPES = 16
-UNIQUE = 0x7A5C3B1D
-"""Numbers of a written request that are looked for in its bytes begin with it; nothing else does."""
+UNIQUE = 0x7A5C3B1D  # numbers of a written request that are looked for in its bytes begin with it; nothing else does
 
-Shape = tuple[tuple[str, int], ...]
-"""Topics, by name or id, and how many partitions of each."""
+Shape = tuple[tuple[str, int], ...]  # topics, by name or id, and how many partitions of each
 
 
 class FetchRequests:

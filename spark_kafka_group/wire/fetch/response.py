@@ -16,13 +16,11 @@ import kafka.errors as kafka_errors
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, reaction_to
 
-VERSIONS = range(4, 14)
-"""Versions of FetchResponse that are understood."""
+VERSIONS = range(4, 14)  # versions of FetchResponse that are understood
 FLEXIBLE_FROM, IDS_FROM = 12, 13
 """The versions that first have variable lengths and tagged fields (KIP-482), and name topics by their ids (KIP-516); in
 requests, too."""
-MOST_OF_A_LENGTH = 5
-"""Bytes."""
+MOST_OF_A_LENGTH = 5  # bytes
 
 NO_REPLICA = -1
 ID_BYTES = 16
@@ -37,12 +35,9 @@ _PARTITION = struct.Struct(">ihqq")  # index, error, high watermark, last stable
 class FetchError(NamedTuple):
     """Why a broker sends nothing of a partition."""
 
-    name: str
-    """Its name for texts, such as ``OffsetOutOfRangeError``."""
-    reaction: Reaction
-    """The reaction to it."""
-    advice: str | None
-    """Advice for the user, if there is any."""
+    name: str  # its name for texts, such as ``OffsetOutOfRangeError``
+    reaction: Reaction  # the reaction to it
+    advice: str | None  # advice for the user, if there is any
 
     @classmethod
     def from_code(cls, code: int, topic: str) -> FetchError:
@@ -60,15 +55,13 @@ class FetchedPartition(NamedTuple):
 
     tp: TopicPartition
     error: FetchError | None
-    high_watermark: int
-    """Where the log ends for consumers."""
+    high_watermark: int  # where the log ends for consumers
     last_stable_offset: int | None
     """Under read_committed, where the first transaction that is open begins, else the log ends: nothing is sent from
     there on. None under read_uncommitted."""
     aborted: tuple[tuple[int, int], ...]
     """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
-    records: memoryview
-    """Within the response, so valid for as long as that is."""
+    records: memoryview  # within the response, so valid for as long as that is
     preferred_replica: int | None = None
     """Node of a replica in the reader's rack, which the leader names instead of sending records (KIP-392)."""
 

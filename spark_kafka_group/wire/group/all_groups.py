@@ -14,10 +14,8 @@ from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD, Consum
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.offset_requests import fetch_request, fetched, partitions_of
 
-UNDER_WAY = 4
-"""Requests to a node at a time: kafka-python takes no more than five."""
-AT_ONCE = 100
-"""Groups of one request."""
+UNDER_WAY = 4  # requests to a node at a time: kafka-python takes no more than five
+AT_ONCE = 100  # groups of one request
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,8 @@ log = logging.getLogger(__name__)
 
 G = TypeVar("G", Generation, Generation | None)
 
-SESSION_SLACK_S = 2.0
-"""How much longer than its session a member that sends no heartbeat may be in its group."""
-LEAVE_MS = 500
-"""Time for the last request, even where those before it have used up the limit."""
+SESSION_SLACK_S = 2.0  # how much longer than its session a member that sends no heartbeat may be in its group
+LEAVE_MS = 500  # time for the last request, even where those before it have used up the limit
 WITHOUT_MEMBERSHIP = (
     "without membership nothing can be committed while the group has members. Take another kafka.group.id, or "
     "subscribe instead of assign"

@@ -72,8 +72,7 @@ class UnreadableMembers:
         return {}
 
 
-LOOK_AGAIN_MS = 5_000.0
-"""The pause between two lookups of the coordinator while a join waits."""
+LOOK_AGAIN_MS = 5_000.0  # the pause between two lookups of the coordinator while a join waits
 
 
 class Joining:

@@ -18,14 +18,12 @@ from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 log = logging.getLogger(__name__)
 
-NAMED_WITHIN_MS = 2_000
-"""How long a member that leaves during its first join waits for the member id of the group."""
+NAMED_WITHIN_MS = 2_000  # how long a member that leaves during its first join waits for the member id of the group
 LOOK_EVERY_S = 0.1
 
 RETRIED_WITHIN_MS = 15_000
 """How long a lost coordinator is looked up again: a cluster notices after 9 s that a broker was killed."""
-FIND_MS = 1_000
-"""Time between two checks whether any broker can be reached."""
+FIND_MS = 1_000  # time between two checks whether any broker can be reached
 
 
 class Leaving:

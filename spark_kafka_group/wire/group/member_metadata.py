@@ -31,8 +31,7 @@ class Claim:
     generation: int = NO_GENERATION
 
 
-MARK = Claim(generation=0)
-"""A claim of nothing that differs from none."""
+MARK = Claim(generation=0)  # a claim of nothing that differs from none
 
 
 def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = False) -> Any:

@@ -16,8 +16,7 @@ NO_GENERATION, NO_MEMBER = -1, ""
 
 COMMIT_BYTES = 400_000
 """The most bytes of the records in the offsets topic that one request makes; message.max.bytes is 1 MiB by default."""
-COMMIT_RECORD_BYTES = 50
-"""The most bytes of a record of the offsets topic, without group, topic and metadata."""
+COMMIT_RECORD_BYTES = 50  # the most bytes of a record of the offsets topic, without group, topic and metadata
 
 
 def commit_request(

@@ -84,10 +84,8 @@ class UnconfirmedId:
 
 
 LOOK_EVERY_S = 0.5
-AWAY_S = 2.0
-"""A coordinator that answers after more than this time may have stood still."""
-REBALANCING = "PreparingRebalance"
-"""In this state the coordinator removes no member that has joined."""
+AWAY_S = 2.0  # a coordinator that answers after more than this time may have stood still
+REBALANCING = "PreparingRebalance"  # in this state the coordinator removes no member that has joined
 
 
 def is_removed(

@@ -28,16 +28,14 @@ T = TypeVar("T")
 LARGEST_RESPONSE = 16 << 20
 """Most bytes that a response may have: a request has a few partitions, and a broker some words about each."""
 RECEIVED_AT_ONCE = 1 << 16
-MOST_PARTS = 512
-"""The most parts that are handed to the kernel in one call; it takes 1024."""
+MOST_PARTS = 512  # the most parts that are handed to the kernel in one call; it takes 1024
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Answer(NamedTuple, Generic[T]):
     """A response."""
 
-    asked: T
-    """As given with its request."""
+    asked: T  # as given with its request
     partitions: list[ProducedPartition]
 
 

@@ -20,8 +20,7 @@ VERSIONS = range(3, 13)
 ones name topics by ids."""
 LAST_IN_TRANSACTIONS = 11
 """Later versions add partitions to transactions by themselves, on brokers with transaction.version 2 (KIP-890)."""
-ZSTD_FROM = 7
-"""The version that first takes record batches compressed with zstd (KIP-110)."""
+ZSTD_FROM = 7  # the version that first takes record batches compressed with zstd (KIP-110)
 FLEXIBLE_FROM = 9
 
 API_KEY = 0
@@ -101,8 +100,7 @@ def _count(count: int, flexible: bool) -> bytes:
     return varint(count + 1) if flexible else _INT32.pack(count)
 
 
-LONGEST_TEXT = 500
-"""The most characters of a broker's text that are kept."""
+LONGEST_TEXT = 500  # the most characters of a broker's text that are kept
 LONGEST_VARINT = 5
 UNKNOWN_OFFSET = -1
 
@@ -114,11 +112,9 @@ _OFFSET = struct.Struct(">q")
 class ProduceError(NamedTuple):
     """Why a broker has not written a record batch, or does not say that it has."""
 
-    name: str
-    """Kafka's name of it."""
+    name: str  # Kafka's name of it
     reaction: Reaction
-    advice: str | None
-    """What to change, if that is known."""
+    advice: str | None  # what to change, if that is known
 
     @classmethod
     def from_code(cls, code: int, topic: str) -> ProduceError:
@@ -133,12 +129,9 @@ class ProducedPartition(NamedTuple):
 
     tp: TopicPartition
     error: ProduceError | None
-    base_offset: int
-    """Offset of the batch's first record; UNKNOWN_OFFSET where the broker does not say."""
-    log_start_offset: int
-    """First offset of the log; UNKNOWN_OFFSET where the broker does not say."""
-    message: str
-    """The broker's own words about the error; empty without."""
+    base_offset: int  # offset of the batch's first record; UNKNOWN_OFFSET where the broker does not say
+    log_start_offset: int  # first offset of the log; UNKNOWN_OFFSET where the broker does not say
+    message: str  # the broker's own words about the error; empty without
 
 
 def produced(response: memoryview, version: int) -> tuple[int, list[ProducedPartition]]:

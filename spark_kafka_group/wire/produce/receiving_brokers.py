@@ -23,12 +23,10 @@ from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, na
 
 T = TypeVar("T")
 
-LAST_OF_INIT = 4
-"""The last version of InitProducerId that is needed."""
+LAST_OF_INIT = 4  # the last version of InitProducerId that is needed
 ANSWERED_WITHIN_MS = 5_000.0
 """How long a leader may take to say what it knows of a producer, while records of others wait."""
-MOST_ROUNDS = 100
-"""Of kafka-python's event loop in one call, which goes on in the next one."""
+MOST_ROUNDS = 100  # of kafka-python's event loop in one call, which goes on in the next one
 
 
 class ReceivingBrokers(Leaders[ProduceConnection[T]]):

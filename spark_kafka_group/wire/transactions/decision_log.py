@@ -34,8 +34,7 @@ CLEANUP_POLICY = "cleanup.policy"
 REPLICAS, IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
 LONGEST_TIMEOUT = "transaction.max.timeout.ms"
 BROKERS_CHOICE = -1
-SETTINGS_WITHIN_S = 5.0
-"""How long settings are asked for."""
+SETTINGS_WITHIN_S = 5.0  # how long settings are asked for
 CATCHES_UP_WITHIN_S, PAUSE_S = 5.0, 0.05
 """A leader that has just been elected may not know for a moment how far its records were readable before."""
 CREATED_AS = {

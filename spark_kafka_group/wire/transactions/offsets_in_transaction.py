@@ -26,13 +26,10 @@ from spark_kafka_group.wire.transactions.transaction_requests import About
 
 log = logging.getLogger(__name__)
 
-COMMIT_FROM, COMMIT = 3, 3
-"""The version that first names the member, and the last one that goes with EndTxn 3."""
+COMMIT_FROM, COMMIT = 3, 3  # the version that first names the member, and the last one that goes with EndTxn 3
 UNKNOWN_TOPIC = kafka_errors.UnknownTopicOrPartitionError.errno
-GONE_AFTER_S = 5.0
-"""A coordinator hears of a new topic much sooner."""
-FIND_COORDINATOR = 3
-"""The last version that looks up one group."""
+GONE_AFTER_S = 5.0  # a coordinator hears of a new topic much sooner
+FIND_COORDINATOR = 3  # the last version that looks up one group
 
 
 def commit_offsets(

@@ -24,8 +24,7 @@ from spark_kafka_group.wire.transactions.transaction_requests import About
 
 FETCH, PRODUCE = 11, 9
 """The latest versions that are sent: later Fetches name topics by id, later Produces add partitions to transactions."""
-FETCH_FROM = 4
-"""The first version that knows transactions."""
+FETCH_FROM = 4  # the first version that knows transactions
 FETCH_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 100
 GZIP = 1

@@ -44,8 +44,7 @@ LISTED_WITHIN_S = 5.0
 """How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
 NONE_BEGINS_MS = 1_000
 """Timeout with which an id is taken where no transaction begins by it: brokers may refuse long ones."""
-LAST_EPOCH = 2**15 - 2
-"""Brokers give out another producer id after it."""
+LAST_EPOCH = 2**15 - 2  # brokers give out another producer id after it
 LARGEST_RESPONSE = 64 * 1024 * 1024
 STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
 

@@ -18,10 +18,8 @@ from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of
 from spark_kafka_group.wire.transactions import transaction_requests as requests
 from spark_kafka_group.wire.transactions.transaction_requests import About, Attempts, Described
 
-AT_ONCE = 200
-"""Requests on their way to one broker."""
-LANES = 8
-"""Connections to one broker over which ids are asked in turn; one for up to eight ids."""
+AT_ONCE = 200  # requests on their way to one broker
+LANES = 8  # connections to one broker over which ids are asked in turn; one for up to eight ids
 LEADERS_NEEDED_FROM = (4, 1)
 """The first line of Kafka that may have KAFKA-20734: seen in 4.3.1 and 4.4.0, and not in 3.9.1."""
 LIMIT = "kafka.delivery.timeout.ms"
@@ -44,8 +42,7 @@ class Answered:
 
 Instead = Callable[[str, Answered], Answered | None]
 """For an id and what its coordinator describes: an answer that counts instead of another request's."""
-Partitions = Mapping[str, Collection[TopicPartition]]
-"""Of transactions, by their ids."""
+Partitions = Mapping[str, Collection[TopicPartition]]  # of transactions, by their ids
 
 
 @dataclass

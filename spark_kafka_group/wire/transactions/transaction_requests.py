@@ -29,12 +29,9 @@ from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Facts, Request, advice
 
-FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 4, 4, 3, 3
-"""The latest versions that are sent."""
-BATCHED_FROM = 4
-"""The version of FindCoordinator that first looks several ids up (Kafka 3.0)."""
-RESUMED_FROM = 3
-"""The version of InitProducerId that first names the producer that is expected (KIP-360, Kafka 2.5)."""
+FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 4, 4, 3, 3  # the latest versions that are sent
+BATCHED_FROM = 4  # the version of FindCoordinator that first looks several ids up (Kafka 3.0)
+RESUMED_FROM = 3  # the version of InitProducerId that first names the producer that is expected (KIP-360, Kafka 2.5)
 NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 OPEN, ABORTED = "Ongoing", "CompleteAbort"
@@ -205,8 +202,7 @@ def check(error_code: int, about: str) -> None:
         raise kafka_errors.for_code(error_code)(about)
 
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
-"""Markers are written within milliseconds, coordinators move within seconds."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2  # markers are written within milliseconds, coordinators move within seconds
 
 
 class Attempts:

@@ -12,8 +12,7 @@ from spark_kafka_group.executor.reading.batch_headers import HEADER_BYTES, Chunk
 from spark_kafka_group.executor.reading.damage.search import Search, SeenBytes
 from spark_kafka_group.values.offsets import TopicPartition
 
-MOST_OF_AN_UNKNOWN_END = 1 << 19
-"""Bytes that are kept of a record batch whose end is not known."""
+MOST_OF_AN_UNKNOWN_END = 1 << 19  # bytes that are kept of a record batch whose end is not known
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,9 @@ class Damage:
 class WayOn(NamedTuple):
     """Where decoding goes on within a chunk."""
 
-    chunk: Chunk
-    """The chunk that was decoded, or one that has more of the log."""
-    position: int
-    """Byte of its records."""
-    start: int
-    """First offset wanted from there on."""
+    chunk: Chunk  # the chunk that was decoded, or one that has more of the log
+    position: int  # byte of its records
+    start: int  # first offset wanted from there on
     fetcher_redirected: bool = False
     """Whether the fetcher already has the position behind the chunk, so that the chunk's problem no longer counts."""
 

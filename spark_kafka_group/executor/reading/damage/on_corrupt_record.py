@@ -61,8 +61,7 @@ class LeftOut:
         return f"{self.tp}: offsets {self.first} to {self.following - 1}"
 
 
-NEXT_OFFSET = "groupkafka.next.offset"
-"""Header of our own: the offset, as text, at which reading went on."""
+NEXT_OFFSET = "groupkafka.next.offset"  # header of our own: the offset, as text, at which reading went on
 
 
 class DeadLetters:
@@ -100,10 +99,8 @@ class DeadLetters:
 
 
 ADVICE = "Set onCorruptRecord=skip to go on after it, or deadLetter to keep its bytes in a topic as well"
-ASKED_AGAIN = 3
-"""How often the task asks again for an offset without records, before the offset is left out."""
-LONGEST_PAUSE_S = 5.0
-"""Longest pause between two searches for the next record batch, while the broker is silent."""
+ASKED_AGAIN = 3  # how often the task asks again for an offset without records, before the offset is left out
+LONGEST_PAUSE_S = 5.0  # longest pause between two searches for the next record batch, while the broker is silent
 
 
 class Remedy:

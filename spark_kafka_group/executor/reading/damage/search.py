@@ -26,10 +26,8 @@ from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
 
 WIDE_BYTES = 8 << 20
 """The bytes of a log to look at: a record batch of usual size, and the log up to the next index entry."""
-ROWS_AT_A_TIME_BYTES = 1 << 20
-"""The bytes of rows at a time, while a record batch is only checked for damage."""
-ATTEMPTS = 5
-"""The most attempts of a request that gets no answer, or an error that may pass."""
+ROWS_AT_A_TIME_BYTES = 1 << 20  # the bytes of rows at a time, while a record batch is only checked for damage
+ATTEMPTS = 5  # the most attempts of a request that gets no answer, or an error that may pass
 
 
 class LeaderChangedError(Exception):
@@ -39,22 +37,17 @@ class LeaderChangedError(Exception):
 class SeenBytes(NamedTuple):
     """Bytes of a log as a broker sends them."""
 
-    asked: int
-    """The offset they were asked for by."""
+    asked: int  # the offset they were asked for by
     records: memoryview
-    aborted: tuple[tuple[int, int], ...]
-    """As in a fetch response."""
+    aborted: tuple[tuple[int, int], ...]  # as in a fetch response
 
 
 class Found(NamedTuple):
     """A record batch that a broker finds."""
 
-    ask_at: int
-    """The offset to ask for."""
-    start: int
-    """Its first offset."""
-    header: bytes
-    """Its first bytes, which identify it."""
+    ask_at: int  # the offset to ask for
+    start: int  # its first offset
+    header: bytes  # its first bytes, which identify it
 
 
 def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Found | None:

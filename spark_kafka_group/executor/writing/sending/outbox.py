@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from spark_kafka_group.executor.encode.encoder_contract import EncodedBatch
 from spark_kafka_group.values.offsets import TopicPartition
 
-SEQUENCES = 1 << 31
-"""Sequence numbers begin with 0 again after so many."""
+SEQUENCES = 1 << 31  # sequence numbers begin with 0 again after so many
 NOT_STAMPED = -2
 
 

@@ -19,17 +19,14 @@ from spark_kafka_group.wire.produce.produce_connection import ProduceConnection
 from spark_kafka_group.wire.produce.receiving_brokers import ReceivingBrokers
 from spark_kafka_group.wire.reactions import Facts, Request, advice
 
-LONGEST_PAUSE_S = 1.0
-"""Between two attempts, as Java's retry.backoff.max.ms."""
-CONNECTED_SOON_S = 1.0
-"""After this long without a connection brokers are asked whether another one leads by now."""
+LONGEST_PAUSE_S = 1.0  # between two attempts, as Java's retry.backoff.max.ms
+CONNECTED_SOON_S = 1.0  # after this long without a connection brokers are asked whether another one leads by now
 GONE_AFTER_S = 5.0
 """A partition does not exist if all answers of brokers lack it for this long. Not all know a new one at once."""
 ASKED_WITHIN_S = 3.0
 """Between two answers of brokers. After a longer silence they may have restarted, and not know all topics yet."""
 
-Asked = list[tuple[Outbox, Sealed]]
-"""The batches of a request."""
+Asked = list[tuple[Outbox, Sealed]]  # the batches of a request
 
 
 class Routes:
