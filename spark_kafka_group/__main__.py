@@ -27,8 +27,7 @@ from spark_kafka_group.tools import describe, group_records, jobs, reset, top, t
 from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.tools.arguments import Parser, UsageError
 
-CONSOLE = "groupkafka"
-"""The command that an installed package adds to the bin/ of its environment."""
+CONSOLE = "groupkafka"  # the command that an installed package adds to the bin/ of its environment
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 

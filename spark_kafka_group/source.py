@@ -54,8 +54,7 @@ WITHOUT_OPTIONS = (
     "the source has no options. Spark keeps none of a table whose source is in Python: give them to each read, as in "
     "SELECT * FROM orders WITH (`kafka.bootstrap.servers` = 'host:9092', subscribe = 'orders')"
 )
-OF_A_TABLE = "provider"
-"""Spark's own key among the options of CREATE TABLE."""
+OF_A_TABLE = "provider"  # Spark's own key among the options of CREATE TABLE
 
 
 class GroupKafkaDataSource(DataSource):

@@ -14,8 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-Arc = tuple[int, int, int]
-"""An edge: from a node, to a node, and its cost."""
+Arc = tuple[int, int, int]  # an edge: from a node, to a node, and its cost
 
 
 def negative_cycle(nodes: int, arcs: Sequence[Arc]) -> list[int] | None:
@@ -58,21 +57,15 @@ def _round(came_from: Sequence[int | None], start: int) -> list[int]:
     return cycle[::-1]
 
 
-Counts = dict[str, dict[str, int]]
-"""Topic to member id to number of partitions."""
+Counts = dict[str, dict[str, int]]  # topic to member id to number of partitions
 
 
 def balanced(sizes: Mapping[str, int], subscribers: Mapping[str, Sequence[str]], owned: Counts) -> Counts:
     """Deal the partitions of each topic to its subscribers.
 
-    Parameters
-    ----------
-    sizes
-        Number of partitions of each topic.
-    subscribers
-        Member ids of each topic, at least one. Their order, and that of the topics, decides between equals.
-    owned
-        How many partitions of the topic each subscriber owned; partitions without an owner are in no count.
+    `sizes`: number of partitions of each topic.
+    `subscribers`: member ids of each topic, at least one. Their order, and that of the topics, decides between equals.
+    `owned`: how many partitions of the topic each subscriber owned; partitions without an owner are in no count.
     """
     shares = _Shares(sizes, subscribers, owned)
     while shares.even_out_two():

@@ -151,20 +151,12 @@ class Claims(Enum):
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """One strategy.
-
-    Attributes
-    ----------
-    java
-        Its class in Java, as configurations of consumers have it, without the package.
-    cooperative
-        Whether members keep their partitions during a rebalance (KIP-429).
-    """
+    """One strategy."""
 
     strategy: Strategy
-    java: str
+    java: str  # its class in Java, as configurations of consumers have it, without the package
     claims: Claims = Claims.NONE
-    cooperative: bool = False
+    cooperative: bool = False  # whether members keep their partitions during a rebalance (KIP-429)
 
     @property
     def name(self) -> str:

@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 OWN_ERRORS = "spark_kafka_group.errors."
 
-_planning = threading.Lock()
-"""Held while this module overrides a setting of the session, which all its threads share."""
+_planning = threading.Lock()  # held while this module overrides a setting of the session, which all its threads share
 
 
 def read_where(spark: SparkSession, options: Mapping[str, str], condition: str | Column) -> DataFrame:

@@ -42,12 +42,8 @@ NOW = 0.0  # as a due time, by time.monotonic()
 class Lanes(Generic[K, V]):
     """Runs the newest job of each lane once it is due, in a thread that lives as long as the lane has one.
 
-    Parameters
-    ----------
-    run
-        Called with a lane's key and a job. It must not raise.
-    name
-        Of the threads.
+    `run`: called with a lane's key and a job. It must not raise.
+    `name`: of the threads.
     """
 
     def __init__(self, run: Callable[[K, V], None], name: str) -> None:
@@ -120,8 +116,7 @@ class Lanes(Generic[K, V]):
             return None
 
 
-Source = tuple[uuid.UUID, str]
-"""Run of a query, and the id of one of its groupkafka sources."""
+Source = tuple[uuid.UUID, str]  # run of a query, and the id of one of its groupkafka sources
 
 
 @dataclass(frozen=True)
@@ -189,21 +184,11 @@ class Commits:
 
     Each source has a lane of its own: while the brokers of one are away, the commits of others go on.
 
-    Parameters
-    ----------
-    lock
-        Guards `running` and the counts.
-    running
-        Runs that have not ended.
-    after_s
-        How long a commit is left to the source.
-    changed
-        Called after each commit.
-
-    Attributes
-    ----------
-    done, failed
-        Commits so far.
+    `lock`: guards `running` and the counts.
+    `running`: runs that have not ended.
+    `after_s`: how long a commit is left to the source.
+    `changed`: called after each commit.
+    `done`, `failed`: commits so far.
     """
 
     def __init__(
@@ -237,10 +222,7 @@ class Commits:
     def counts_of(self, run: uuid.UUID, query_id: str, began_s: float) -> ListenersCommits:
         """Commits of one source. With the lock held.
 
-        Parameters
-        ----------
-        began_s
-            When time.monotonic() was 0, by the clock of the wall.
+        `began_s`: when time.monotonic() was 0, by the clock of the wall.
         """
         counts = self._by_source.get((run, query_id), ListenersCommits())
         return counts if counts.last_ms is None else replace(counts, last_ms=counts.last_ms + began_s * 1000)

@@ -16,11 +16,9 @@ from spark_kafka_group.offsets_topic.kafka_bytes import KafkaBytes
 NEWEST_VALUE, FIRST_FLEXIBLE = 0, 0
 MEMBER_STATES = ("stable", "unrevoked partitions", "unreleased partitions")
 """``MemberState``: in the second a member has to give partitions back, in the third it waits for others to do so."""
-OF_CLASSIC_MEMBER = 0
-"""Tag of the field that only members of the classic protocol have."""
+OF_CLASSIC_MEMBER = 0  # tag of the field that only members of the classic protocol have
 
-Partitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""Topic ids, and the partitions of each."""
+Partitions = tuple[tuple[str, tuple[int, ...]], ...]  # topic ids, and the partitions of each
 
 
 @dataclass(frozen=True)
@@ -43,12 +41,8 @@ class GroupTopics:
 class NewerGroupMember:
     """A member of a group of the newer protocol, itself of either.
 
-    Attributes
-    ----------
-    assignor
-        The broker's assignor that the member asks for, if it does.
-    session_timeout_ms, strategies
-        Of a member of the classic protocol only.
+    `assignor`: the broker's assignor that the member asks for, if it does.
+    `session_timeout_ms`, `strategies`: of a member of the classic protocol only.
     """
 
     group: str
@@ -89,23 +83,15 @@ class TargetAssignment:
 
 @dataclass(frozen=True)
 class CurrentAssignment:
-    """Partitions that a member has, under its own epoch.
-
-    Attributes
-    ----------
-    state
-        One of :data:`MEMBER_STATES`, or ``unknown``.
-    revoking
-        Partitions that it still has, and is to give back.
-    """
+    """Partitions that a member has, under its own epoch."""
 
     group: str
     member_id: str
     epoch: int
     previous_epoch: int
-    state: str
+    state: str  # one of :data:`MEMBER_STATES`, or ``unknown``
     assigned: Partitions
-    revoking: Partitions
+    revoking: Partitions  # partitions that it still has, and is to give back
 
 
 @dataclass(frozen=True)
@@ -146,17 +132,12 @@ NAMES = {
     16: "consumer group regular expression",
 }
 """Kinds of records by Kafka's names (``CoordinatorRecordType``)."""
-OF_A_PART = (5, 7, 8, 16)
-"""Kinds with a key that names a member, or a regular expression, besides the group."""
+OF_A_PART = (5, 7, 8, 16)  # kinds with a key that names a member, or a regular expression, besides the group
 
 
 def about_of(kind: int, keys: KafkaBytes) -> str | None:
-    """The rest of a key behind its group: the member or the regular expression that the record is about.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The rest of a key behind its group: the member or the regular expression that the record is about. Raises
+    ValueError."""
     about = keys.string() if kind in OF_A_PART else None
     keys.end()
     return about
@@ -168,13 +149,7 @@ def named(kind: int, about: str | None) -> str:
 
 
 def entry_of(kind: int, group: str, about: str | None, value: bytes | None) -> NewerEntry:
-    """A record of one of :data:`NAMES`.
-
-    Raises
-    ------
-    ValueError
-        When its bytes are something else.
-    """
+    """A record of one of :data:`NAMES`. Raises ValueError when its bytes are something else."""
     if value is None:
         return NewerRecordRemoved(group, kind, about)
     values = KafkaBytes(value)

@@ -216,13 +216,8 @@ class MemberSubscription:
 
 
 def subscription_of(data: bytes) -> MemberSubscription:
-    """A member's subscription; later versions only append, so they are read as the newest one known.
-
-    Raises
-    ------
-    ValueError
-        When the bytes are something else.
-    """
+    """A member's subscription; later versions only append, so they are read as the newest one known. Raises ValueError
+    when the bytes are something else."""
     if not data:
         return MemberSubscription(0, (), (), None, None)
     fields = KafkaBytes(data)
@@ -235,13 +230,8 @@ def subscription_of(data: bytes) -> MemberSubscription:
 
 
 def assignment_of(data: bytes) -> tuple[TopicPartition, ...]:
-    """A member's partitions; no bytes, which the coordinator stores while nothing is assigned, are none.
-
-    Raises
-    ------
-    ValueError
-        When the bytes are something else.
-    """
+    """A member's partitions; no bytes, which the coordinator stores while nothing is assigned, are none. Raises
+    ValueError when the bytes are something else."""
     if not data:
         return ()
     fields = KafkaBytes(data)

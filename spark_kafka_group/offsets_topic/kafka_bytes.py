@@ -18,12 +18,8 @@ class KafkaBytes:
     def value_version(self, newest: int, first_flexible: int) -> int:
         """The version that begins a value; it decides how lengths are read.
 
-        Parameters
-        ----------
-        newest
-            The newest version whose layout is known.
-        first_flexible
-            The first one with compact lengths and tagged fields.
+        `newest`: the newest version whose layout is known.
+        `first_flexible`: the first one with compact lengths and tagged fields.
         """
         version = self.int16()
         if not 0 <= version <= newest:

@@ -1,4 +1,4 @@
-"""From options as they were given to values by section and field; and what is said of a name that is none."""
+"""From options as they were given to values by section and field; and the error about a name that no option has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def values(
     Parameters
     ----------
     unknown
-        The error's text about a name that is none of `declared`.
+        The error's text about a name that `declared` does not have.
 
     Raises
     ------

@@ -35,12 +35,7 @@ class HandOff:
         self._reader = Reader(settings.group or "", settings.handler_name, task)
 
     def __call__(self, record: Record, failure: Failure) -> tuple[str, OutputRow]:
-        """As ``work_queue.HandOn``.
-
-        Raises
-        ------
-        ProcessingError
-        """
+        """As ``work_queue.HandOn``. Raises ProcessingError."""
         topic, delay_ms = self._settings.destination(record.topic, failure.fatal)
         if topic is None:
             raise ProcessingError(
@@ -76,12 +71,8 @@ def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:
 
 
 def check_topics(settings: Settings, topics: Collection[str], options: ClientOptions) -> None:
-    """Check that every topic exists to which records of `topics` may go. Topics of a pattern are not checked.
-
-    Raises
-    ------
-    OptionError, BrokerError
-    """
+    """Check that every topic exists to which records of `topics` may go. Topics of a pattern are not checked. Raises
+    OptionError, BrokerError."""
     from spark_kafka_group.wire import LogClient
 
     wanted = dict.fromkeys(name for topic in sorted(topics) for name in settings.destinations(topic))
@@ -112,13 +103,8 @@ one for each bucket of its handlers' latencies."""
 def handle(
     batches: Iterable[pa.RecordBatch], handler: Callable[[Record], Any], settings: Settings
 ) -> Iterator[pa.RecordBatch]:
-    """Give each record to the handler. Counts come once all are done or handed on.
-
-    Raises
-    ------
-    ProcessingError
-        When a record is neither.
-    """
+    """Give each record to the handler. Counts come once all are done or handed on. Raises ProcessingError when a record
+    is neither."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

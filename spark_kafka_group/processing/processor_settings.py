@@ -35,19 +35,7 @@ TOPIC = "{topic}"
 
 @dataclass(frozen=True)
 class Settings:
-    """:class:`RecordProcessor` explains most.
-
-    Attributes
-    ----------
-    group
-        For headers; None where there are no options, and so nothing is written.
-    topic
-        For records without one.
-
-    Raises
-    ------
-    OptionError
-    """
+    """:class:`RecordProcessor` explains most. Raises OptionError."""
 
     ordering: str
     threads: int
@@ -60,8 +48,8 @@ class Settings:
     dead_letter_topic: str | None
     error_headers: str
     fatal: tuple[type[Exception], ...]
-    group: str | None
-    topic: str | None
+    group: str | None  # for headers; None where there are no options, and so nothing is written
+    topic: str | None  # for records without one
     handler_name: str
 
     def __post_init__(self) -> None:
@@ -141,15 +129,10 @@ TOPIC, HEADERS = "topic", "includeheaders"
 class TopicsWritten:
     """How a processor writes to topics, checked.
 
-    Attributes
-    ----------
-    source
-        Options of the source, which is of the same cluster.
-    sink
-        Checked options of the sink, with the topic for records that name none.
-    of_a_stream, of_a_batch
-        The sink's options, without that topic: it would come before those of retries and dead letters. A stream waits
-        for brokers that are away.
+    `source`: options of the source, which is of the same cluster.
+    `sink`: checked options of the sink, with the topic for records that name none.
+    `of_a_stream`, `of_a_batch`: the sink's options, without that topic: it would come before those of retries and dead
+        letters. A stream waits for brokers that are away.
     """
 
     source: Options
@@ -163,14 +146,8 @@ class TopicsWritten:
     ) -> TopicsWritten:
         """From the source's options, and those that are the sink's alone.
 
-        Parameters
-        ----------
-        retry_topics
-            The delays of those that records go to.
-
-        Raises
-        ------
-        OptionError
+        `retry_topics`: the delays of those that records go to.
+        Raises OptionError.
         """
         for name in given:
             if name.lower() in OF_BOTH:
@@ -195,12 +172,7 @@ class TopicsWritten:
         return self.sink.writing.topic
 
     def check_topic(self) -> None:
-        """Check that this topic exists, before any handler is called.
-
-        Raises
-        ------
-        BrokerError
-        """
+        """Check that this topic exists, before any handler is called. Raises BrokerError."""
         from spark_kafka_group.wire import writable_topics
 
         if self.topic is not None:

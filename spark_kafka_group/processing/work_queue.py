@@ -28,10 +28,7 @@ log = logging.getLogger(__name__)
 class Cell:
     """Consecutive records of a partition.
 
-    Attributes
-    ----------
-    left
-        Records that are neither done nor handed on.
+    `left`: records that are neither done nor handed on.
     """
 
     __slots__ = ("end", "left", "partition", "records", "since", "start")
@@ -136,11 +133,8 @@ class QueuedChunk:
 class Lane:
     """Chunks in order.
 
-    Attributes
-    ----------
-    held
-        Whether the lane must not be offered to workers: it is offered already, a worker has not finished its slice, or
-        its first record waits for its next attempt.
+    `held`: whether the lane must not be offered to workers: it is offered already, a worker has not finished its slice,
+        or its first record waits for its next attempt.
     """
 
     __slots__ = ("chunks", "held", "shared")
@@ -155,12 +149,8 @@ class Lane:
 class Slice:
     """Records that a worker has taken, to be handled in order.
 
-    Attributes
-    ----------
-    tries
-        Earlier attempts at the first record.
-    left
-        Whether the worker has released the lane before the end of the slice, because a record waits for its next
+    `tries`: earlier attempts at the first record.
+    `left`: whether the worker has released the lane before the end of the slice, because a record waits for its next
         attempt.
     """
 
@@ -212,12 +202,8 @@ class WorkQueue:
         """Admit all records, cell by cell, each when the window has room, and end when all are settled.
 
         Gives rows to write, many at a time. While the caller writes them no cell is admitted, so no more rows wait than
-        those of a window.
-
-        Raises
-        ------
-        ProcessingError
-            The first error of a record that could neither be handled nor be handed on.
+        those of a window. Raises ProcessingError: the first error of a record that could neither be handled nor be
+        handed on.
         """
         try:
             for cell in cells_of(records, self._settings.cell_records):

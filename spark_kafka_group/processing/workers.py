@@ -13,8 +13,7 @@ from spark_kafka_group.errors import ProcessingError
 from spark_kafka_group.processing.record import Record, materialized
 from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
-BUCKETS = 8 * 40
-"""Up to some hours, in microseconds."""
+BUCKETS = 8 * 40  # up to some hours, in microseconds
 
 
 class Latencies:
@@ -54,8 +53,7 @@ MOST_ABANDONED = 1000
 """The most threads of a task whose handlers hang, as a thread cannot be ended. With more, single records are not the
 cause."""
 
-ENDED_WITHIN_S = 10.0
-"""How long a task that fails waits for handlers that still run."""
+ENDED_WITHIN_S = 10.0  # how long a task that fails waits for handlers that still run
 
 
 class Workers(Protocol):

@@ -40,13 +40,7 @@ def is_supported(version: str) -> bool:
 
 
 def require_supported() -> None:
-    """Look at the pyspark of this process.
-
-    Raises
-    ------
-    SparkVersionError
-        When there is none, or it is too old or too new.
-    """
+    """Look at the pyspark of this process. Raises SparkVersionError when there is none, or it is too old or too new."""
     try:
         import pyspark
     except ImportError:
@@ -59,13 +53,7 @@ def require_supported() -> None:
 
 
 def java() -> str:
-    """The java command.
-
-    Raises
-    ------
-    RuntimeError
-        When there is none, or it is older than 17.
-    """
+    """The java command. Raises RuntimeError when there is none, or it is older than 17."""
     home = os.environ.get("JAVA_HOME")
     command = _java_command()
     if command is None:
@@ -125,13 +113,8 @@ LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('spark_kaf
 
 
 def require_found(spark: SparkSession) -> None:
-    """Ask Spark whether it finds the source, which it does in the time that the first query would take for it.
-
-    Raises
-    ------
-    WorkersPythonError
-        When it does not; never with Spark Connect, whose server has a Python of its own.
-    """
+    """Ask Spark whether it finds the source, which it does in the time that the first query would take for it. Raises
+    WorkersPythonError when it does not; never with Spark Connect, whose server has a Python of its own."""
     if not hasattr(spark, "_jsparkSession"):
         return
     if spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(SOURCE):
@@ -152,13 +135,7 @@ def require_found(spark: SparkSession) -> None:
 
 
 def require_importable(context: SparkContext) -> None:
-    """Look whether the Python of tasks can import the package.
-
-    Raises
-    ------
-    WorkersPythonError
-        When it cannot.
-    """
+    """Look whether the Python of tasks can import the package. Raises WorkersPythonError when it cannot."""
     if not _imports(context.pythonExec, _shipped(context)):
         raise WorkersPythonError(_cannot_import(context.pythonExec, "PYSPARK_PYTHON"))
 

@@ -172,13 +172,8 @@ PIP = "pip install 'pandas>=2.2'"
 
 
 def map_in_arrow(df: DataFrame, function: Function, schema: str) -> DataFrame:
-    """As ``df.mapInArrow(function, schema)``.
-
-    Raises
-    ------
-    MissingPackageError
-        With advice, when the driver has no pandas that pyspark takes.
-    """
+    """As ``df.mapInArrow(function, schema)``. Raises MissingPackageError with advice, when the driver has no pandas
+    that pyspark takes."""
     try:
         return df.mapInArrow(partial(_quietly, function), schema)
     except ImportError as error:

@@ -16,19 +16,12 @@ from typing import Any
 DEEPEST = 64
 LONGEST_SHOWN = 1000
 MOST_LISTED = 20
-MOST_DIGITS = 40
-"""The most digits of a whole number; Kafka's largest has 19."""
+MOST_DIGITS = 40  # the most digits of a whole number; Kafka's largest has 19
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of JSON.
-
-    Raises
-    ------
-    ValueError
-        With a text that follows the name of its place: that it is no JSON (:class:`json.JSONDecodeError`), is nested
-        too deeply, or has a number that nothing can be.
-    """
+    """The value of JSON. Raises ValueError with a text that follows the name of its place: that it is no JSON
+    (:class:`json.JSONDecodeError`), is nested too deeply, or has a number that nothing can be."""
     return _read(text, dict)
 
 

@@ -12,21 +12,16 @@ from spark_kafka_group.text.foreign_text import printable
 
 NOTHING = "-"
 GAP = "  "
-FOLD = "    "
-"""Before the second and each further line of a row."""
-SHORTEST = 4
-"""Characters of a text that every table keeps."""
-SHORTEST_FOLDED = 16
-"""Characters of a text that are kept before a row gets one more line."""
+FOLD = "    "  # before the second and each further line of a row
+SHORTEST = 4  # characters of a text that every table keeps
+SHORTEST_FOLDED = 16  # characters of a text that are kept before a row gets one more line
 
 
 @dataclass(frozen=True)
 class _Column:
-    cells: tuple[str, ...]
-    """The header is the first."""
+    cells: tuple[str, ...]  # the header is the first
     width: int
-    least: int
-    """It is not narrowed below this width."""
+    least: int  # it is not narrowed below this width
     numbers: bool
     times: bool
 

@@ -92,8 +92,7 @@ class Since(NamedTuple):
 
 
 NO_ONE: Mapping[str, Since] = MappingProxyType({})
-MOST_NAMED = 16
-"""The most queries that metadata names: Kafka limits its length."""
+MOST_NAMED = 16  # the most queries that metadata names: Kafka limits its length
 
 
 class Writer(NamedTuple):

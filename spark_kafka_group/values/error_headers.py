@@ -27,43 +27,31 @@ MOST_ATTEMPTS = 2**15 - 1
 MOST_TEXT = 8192
 """Characters that are kept of a message, its beginning, and of a stack trace, its end: headers count for a topic's
 max.message.bytes."""
-MOST_NAME = 500
-"""The most characters of an exception's name. A longer text is not taken for a name."""
+MOST_NAME = 500  # the most characters of an exception's name. A longer text is not taken for a name.
 DIGITS = re.compile(rb"[0-9]{1,19}")
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-SOURCE = "groupkafka source"
-"""The handler that headers name where the source itself could not read a record."""
+SOURCE = "groupkafka source"  # the handler that headers name where the source itself could not read a record
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The record as it was first read.
-
-    Attributes
-    ----------
-    timestamp_type
-        -1 none, 0 CreateTime, 1 LogAppendTime.
-    """
+    """The record as it was first read."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    timestamp_type: int
+    timestamp_type: int  # -1 none, 0 CreateTime, 1 LogAppendTime
 
 
 @dataclass(frozen=True)
 class Failure:
     """Why a handler could not do its work, as texts: exceptions need not be picklable.
 
-    Attributes
-    ----------
-    exception, cause
-        Full names of the exception's class, and of its cause's if it has one.
-    fatal
-        Whether no further attempt is made.
+    `exception`, `cause`: full names of the exception's class, and of its cause's if it has one.
+    `fatal`: whether no further attempt is made.
     """
 
     exception: str
@@ -82,16 +70,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reader:
-    """Who read the record.
-
-    Attributes
-    ----------
-    handler
-        The function that failed, ``module:function``.
-    """
+    """Who read the record."""
 
     group: str
-    handler: str
+    handler: str  # the function that failed, ``module:function``
     task: int
 
 
@@ -138,12 +120,8 @@ def handed_on(
 ) -> list[tuple[str, bytes | None]]:
     """The record's own headers, and those that say why it is handed on.
 
-    Parameters
-    ----------
-    attempts
-        How many attempts were made, the first included.
-    due_ms
-        When the next attempt is due; None without one.
+    `attempts`: how many attempts were made, the first included.
+    `due_ms`: when the next attempt is due; None without one.
     """
     said = BY_NAME[dialect].write(origin, failure, reader, attempts)
     counted = [(ORIGINAL_TIMESTAMP, _big_integer(origin.timestamp_ms)), (ATTEMPTS, struct.pack(">i", attempts + 1))]
@@ -264,16 +242,11 @@ def _big_integer(number: int) -> bytes:
 class Dialect:
     """The headers that one kind of reader expects.
 
-    Attributes
-    ----------
-    prefix
-        Of all its headers. No other dialect has it.
-    origin
-        Beginning of the headers with ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first record.
-    number
-        Reads partition and offset, as an integer of so many bytes; None for bytes that cannot be one.
-    exception
-        The name, behind `prefix`, of the header with the exception's class; None where there is none.
+    `prefix`: of all its headers. No other dialect has it.
+    `origin`: beginning of the headers with ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first
+        record.
+    `number`: reads partition and offset, as an integer of so many bytes; None for bytes that cannot be one.
+    `exception`: the name, behind `prefix`, of the header with the exception's class; None where there is none.
     """
 
     name: str

@@ -17,8 +17,7 @@ from spark_kafka_group.values.offsets import TopicPartition, positions_from_json
 
 FORMAT_VERSION = 1
 UNKNOWN = -1
-OF_A_BATCH_WRITE = "write-"
-"""How the ids of batch writes begin; those of queries are UUIDs."""
+OF_A_BATCH_WRITE = "write-"  # how the ids of batch writes begin; those of queries are UUIDs
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -47,11 +46,8 @@ class BatchId(NamedTuple):
 class TaskTransactionWritten:
     """A task's transaction: all of its records are acknowledged, and it is open.
 
-    Attributes
-    ----------
-    offsets
-        The offset of its last record in each of its partitions; -1 where brokers did not say it. Where a consumer that
-        reads committed records comes by them, it is told how the transaction ended.
+    `offsets`: the offset of its last record in each of its partitions; -1 where brokers did not say it. Where a
+        consumer that reads committed records comes by them, it is told how the transaction ended.
     """
 
     transactional_id: str
@@ -62,24 +58,17 @@ class TaskTransactionWritten:
 class State(Enum):
     """What was decided about a batch, by the word in the decision topic."""
 
-    DECIDED = "decided"
-    """It is written: its transactions are to be committed, whatever happens."""
-    REVOKED = "revoked"
-    """None of its transactions could be committed: it is to be written again."""
-    SETTLED = "settled"
-    """It counts as written, though some of its transactions were lost: a person has said so."""
-    ENDED = "ended"
-    """It is written, and all of its transactions were committed: nobody needs to look at them again."""
+    DECIDED = "decided"  # it is written: its transactions are to be committed, whatever happens
+    REVOKED = "revoked"  # none of its transactions could be committed: it is to be written again
+    SETTLED = "settled"  # it counts as written, though some of its transactions were lost: a person has said so
+    ENDED = "ended"  # it is written, and all of its transactions were committed: nobody needs to look at them again
 
 
 @dataclass(frozen=True)
 class SourceBatch:
     """The offsets of a source that a decision has committed together with the rows; none where it read nothing.
 
-    Attributes
-    ----------
-    query_id, batch, offsets
-        As of :class:`~spark_kafka_group.values.source_offsets.SourceOffsets`.
+    `query_id`, `batch`, `offsets`: as of :class:`~spark_kafka_group.values.source_offsets.SourceOffsets`.
     """
 
     query_id: str
@@ -98,30 +87,16 @@ class SourceBatch:
 
 @dataclass(frozen=True)
 class Decision:
-    """The last decision of a prefix.
-
-    Attributes
-    ----------
-    parity
-        Of the ids of its transactions. No task takes ids of this parity before there is another decision.
-    rows
-        Of the batch; UNKNOWN where that is not told.
-    run
-        As of :class:`~spark_kafka_group.values.planned_transactions.TaskWrite`.
-    logged
-        A digest of what Spark's checkpoint has of the batch; empty where this is not known.
-    sources
-        What it commits of each source; None where that is not told.
-    """
+    """The last decision of a prefix."""
 
     batch: BatchId
     state: State
-    parity: int
+    parity: int  # of the ids of its transactions. No task takes ids of this parity before there is another decision.
     transactions: tuple[TaskTransactionWritten, ...]
-    rows: int = UNKNOWN
-    run: str = ""
-    logged: str = ""
-    sources: tuple[SourceBatch, ...] | None = None
+    rows: int = UNKNOWN  # of the batch; UNKNOWN where that is not told
+    run: str = ""  # as of :class:`~spark_kafka_group.values.planned_transactions.TaskWrite`
+    logged: str = ""  # a digest of what Spark's checkpoint has of the batch; empty where this is not known
+    sources: tuple[SourceBatch, ...] | None = None  # what it commits of each source; None where that is not told
 
     @property
     def in_short(self) -> Decision:
@@ -145,13 +120,7 @@ class Decision:
 
     @classmethod
     def from_json(cls, raw: bytes) -> Decision:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            When this version cannot read it.
-        """
+        """Read what :meth:`to_json` wrote. Raises ValueError when this version cannot read it."""
         value = foreign_text.parsed(raw)
         if not isinstance(value, dict) or value.get("version") != FORMAT_VERSION:
             raise ValueError(f"is not of version {FORMAT_VERSION}: another version of spark_kafka_group wrote it")

@@ -21,8 +21,7 @@ from spark_kafka_group.values.files import READERS_FOLDER, file_name, make_folde
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILE_SINK = re.compile(r"FileSink\[(.*)\]", re.DOTALL)
-"""How Spark prints a file sink, with its folder."""
+FILE_SINK = re.compile(r"FileSink\[(.*)\]", re.DOTALL)  # how Spark prints a file sink, with its folder
 
 
 def require_own_output(spark: SparkSession, output: str, checkpoint: str) -> None:
@@ -31,14 +30,8 @@ def require_own_output(spark: SparkSession, output: str, checkpoint: str) -> Non
     Spark's file sinks would skip the query's batches of these numbers, and their records would be committed and not
     written. With Spark Connect, which does not show files, nothing is refused.
 
-    Parameters
-    ----------
-    output
-        Of a file sink of Spark's: parquet, json, csv, orc or text.
-
-    Raises
-    ------
-    OptionError
+    `output`: of a file sink of Spark's: parquet, json, csv, orc or text.
+    Raises OptionError.
     """
     classic = hasattr(spark, "_jsparkSession")
     problem = why_batches_are_skipped(spark, output, checkpoint) if classic else None
@@ -78,17 +71,9 @@ def refuse(directory: Path, source: str, problem: str) -> tuple[IO[str], Path]:
     Neither side knows a name of the query that the other one knows. Of two queries that read the same with one group,
     and start at once, both stop.
 
-    Parameters
-    ----------
-    directory
-        The application's, which its processes on the driver share.
-    source
-        :attr:`~spark_kafka_group.options.Options.source_key`.
-
-    Returns
-    -------
-    tuple
-        For :func:`~spark_kafka_group.values.files.remove`.
+    `directory`: the application's, which its processes on the driver share.
+    `source`: :attr:`~spark_kafka_group.options.Options.source_key`.
+    Returns the arguments of :func:`~spark_kafka_group.values.files.remove`.
     """
     make_folder(directory / READERS_FOLDER, directory)
     path = _of(directory, source)
@@ -96,12 +81,7 @@ def refuse(directory: Path, source: str, problem: str) -> tuple[IO[str], Path]:
 
 
 def stop_if_refused(directory: Path | None, source: str) -> None:
-    """Stop a source whose query the user's process has refused.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Stop a source whose query the user's process has refused. Raises OptionError."""
     problem = None if directory is None else read_if_locked(_of(directory, source))
     if problem is not None:
         raise OptionError(problem)

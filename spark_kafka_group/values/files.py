@@ -23,8 +23,7 @@ PLANS_PREFIX = "groupkafka-transactions-"
 MOST_BYTES = 4 * 1024 * 1024
 ROOT = re.compile("(?:file:)?/+")
 """How the name of a folder on this machine begins, or its URI; Hadoop refuses a host in it."""
-PIPE_S = 10.0
-"""How long a pipe may take, such as that of ``<(command)`` in a shell."""
+PIPE_S = 10.0  # how long a pipe may take, such as that of ``<(command)`` in a shell
 
 
 def local_folder(named: str) -> Path:
@@ -39,13 +38,8 @@ def local_folder(named: str) -> Path:
 
 
 def read_file(path: str | Path) -> bytes:
-    """The bytes of a file, of a pipe too.
-
-    Raises
-    ------
-    OSError
-        Its ``strerror`` has the reason, also if the path is not valid, or the file has more than 4 MiB.
-    """
+    """The bytes of a file, of a pipe too. Raises OSError: its ``strerror`` has the reason, also if the path is not
+    valid, or the file has more than 4 MiB."""
     try:
         # A pipe without a writer is not waited for here.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -63,13 +63,8 @@ class OffsetRange(NamedTuple):
 
 
 def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
-    """``{"orders": {"0": 120}}`` as positions.
-
-    Raises
-    ------
-    OffsetFormatError
-        With `what` in its text, when `obj` has another shape.
-    """
+    """``{"orders": {"0": 120}}`` as positions. Raises OffsetFormatError with `what` in its text, when `obj` has another
+    shape."""
     if not isinstance(obj, dict):
         raise OffsetFormatError(f'{what} must be JSON like {{"topic": {{"0": 120}}}}, not {excerpt(obj)}')
     positions: dict[TopicPartition, int] = {}
@@ -105,38 +100,28 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
 class GroupOffset:
     """Spark's offset of one micro-batch: its ends, and the member of the group that planned it.
 
-    Attributes
-    ----------
-    positions
-        Next offset to read of each partition the member owned.
-    query_id
-        Id made once per query; None in a checkpoint that format("kafka") wrote.
-    generation
-        Generation of the group under which the batch was planned; -1 before the first, and without membership.
-    batch
-        Number of the batch among those of this query that had data, from 0; -1 before the first.
-    topic_ids
-        Id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it replaces.
-    moved
-        Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
-        or moved because the group's committed offset was right and the checkpoint was not. All of them, where it is
-        not certain that Spark keeps the previous batch's end.
-    epochs
-        Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its
-        end; not there where a broker did not give one.
-    left
-        Next offset to read of partitions that the member does not own any more, where the group does not have it; and
-        of topics that it has unsubscribed from, as groups forget offsets.
-    in_transaction
-        Whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON key
-        ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is over.
-    group_id
-        The group (JSON key ``id``): generations of another one tell nothing.
-    overrides
-        The group's offsets of partitions in `left` than which these are newer: Spark's own source has read them.
-    unseen
-        Whether the user had no right on the group as the batch was planned: all of `positions` is newer than what the
-        group has.
+    `positions`: next offset to read of each partition the member owned.
+    `query_id`: id made once per query; None in a checkpoint that format("kafka") wrote.
+    `generation`: generation of the group under which the batch was planned; -1 before the first, and without
+        membership.
+    `batch`: number of the batch among those of this query that had data, from 0; -1 before the first.
+    `topic_ids`: id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it
+        replaces.
+    `moved`: start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
+        or moved because the group's committed offset was right and the checkpoint was not. All of them, where it is not
+        certain that Spark keeps the previous batch's end.
+    `epochs`: leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost
+        its end; not there where a broker did not give one.
+    `left`: next offset to read of partitions that the member does not own any more, where the group does not have it;
+        and of topics that it has unsubscribed from, as groups forget offsets.
+    `in_transaction`: whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON
+        key ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is
+        over.
+    `group_id`: the group (JSON key ``id``): generations of another one tell nothing.
+    `overrides`: the group's offsets of partitions in `left` than which these are newer: Spark's own source has read
+        them.
+    `unseen`: whether the user had no right on the group as the batch was planned: all of `positions` is newer than what
+        the group has.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -191,13 +176,8 @@ class GroupOffset:
 
     @classmethod
     def from_json(cls, obj: object) -> GroupOffset:
-        """Read the JSON of :meth:`to_json`, or of Spark's kafka source.
-
-        Raises
-        ------
-        OffsetFormatError
-            When the shape is another one, or a newer version of this package wrote it.
-        """
+        """Read the JSON of :meth:`to_json`, or of Spark's kafka source. Raises OffsetFormatError when the shape is
+        another one, or a newer version of this package wrote it."""
         if not isinstance(obj, dict):
             raise OffsetFormatError(
                 f"the checkpoint's offset is not a JSON object: {excerpt(obj)}. {OF_ANOTHER_SOURCE}"
@@ -238,14 +218,9 @@ class GroupOffset:
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
-        """Where the batch that ends here began, given the end of the batch before it, or of an earlier one.
-
-        Raises
-        ------
-        OffsetFormatError
-            When a partition's start is known from neither; also when ends of batches between the two are missing, in
-            which the partition may have moved.
-        """
+        """Where the batch that ends here began, given the end of the batch before it, or of an earlier one. Raises
+        OffsetFormatError when a partition's start is known from neither; also when ends of batches between the two are
+        missing, in which the partition may have moved."""
         starts: dict[TopicPartition, int] = {}
         gap = self.batch > previous.batch + 1
         for tp, end in self.positions.items():
@@ -295,12 +270,8 @@ def _readable(group: dict[str, Any]) -> bool:
 class ReadTask(InputPartition):
     """Ranges that one task reads, one after the other or interleaved, in offset order within a partition.
 
-    Attributes
-    ----------
-    epochs
-        For each range, the epoch of the leader in whose log it is, or -1; empty where none is known.
-    topic_ids
-        The ids of the ranges' topics, where they are known: one that was made again has another.
+    `epochs`: for each range, the epoch of the leader in whose log it is, or -1; empty where none is known.
+    `topic_ids`: the ids of the ranges' topics, where they are known: one that was made again has another.
     """
 
     ranges: tuple[OffsetRange, ...]

@@ -28,33 +28,19 @@ NEWEST = "Take the newest checkpoint; to write the batches of this one again, ta
 class PlannedTransactions:
     """What the driver has planned for one batch, for its tasks and its commit.
 
-    Attributes
-    ----------
-    driver
-        The driver's own producer, of the transactional id that is the prefix. Planning again fences it.
-    timeout_ms
-        Of each transaction.
-    last, last_offset
-        The last decision of the prefix, in short, and its offset in the decision topic.
-    doubt
-        Why it is not known that all of the last decision's transactions were committed; None where it is.
-    forgotten
-        Why there must have been a decision, though the topic has none; None where there need not.
-    logged
-        As of the last decision, in the checkpoint as it is now.
-    described
-        Whether brokers describe and list transactions (from Kafka 3.0 on).
-    write_id
-        The query's id where Spark has none: of a batch write.
-    sources
-        A digest of the offsets that sources of the query have for this batch, and that its decision commits; empty
-        where there are none.
-    application
-        Another one for each Spark application; empty outside of Spark.
-    planned_ms
-        When, by the driver's clock, in milliseconds since the epoch: the tasks' transactions begin later.
-    planned_s
-        When, by the clock of the driver's host that nobody sets (``time.monotonic``).
+    `driver`: the driver's own producer, of the transactional id that is the prefix. Planning again fences it.
+    `timeout_ms`: of each transaction.
+    `last`, `last_offset`: the last decision of the prefix, in short, and its offset in the decision topic.
+    `doubt`: why it is not known that all of the last decision's transactions were committed; None where it is.
+    `forgotten`: the reason why the topic must have had a decision that it lost; None where it lost none.
+    `logged`: as of the last decision, in the checkpoint as it is now.
+    `described`: whether brokers describe and list transactions (from Kafka 3.0 on).
+    `write_id`: the query's id where Spark has none: of a batch write.
+    `sources`: a digest of the offsets that sources of the query have for this batch, and that its decision commits;
+        empty where there are none.
+    `application`: another one for each Spark application; empty outside of Spark.
+    `planned_ms`: when, by the driver's clock, in milliseconds since the epoch: the tasks' transactions begin later.
+    `planned_s`: when, by the clock of the driver's host that nobody sets (``time.monotonic``).
     """
 
     prefix: str
@@ -84,12 +70,9 @@ class PlannedTransactions:
         kafka.transactional.id. Spark says the same batch of both writes, so these rows must not be left out. As a run
         of a query has each batch once, it is the run by which they are told from a batch that is run again.
 
-        Raises
-        ------
-        TransactionError
-            When it cannot be known, or the batch is an earlier one than the last that was decided, or has its number
-            and is another one, or was decided in the same run, or another query has this one's id, or it is a batch
-            write and a query's source has this id.
+        Raises TransactionError when it cannot be known, or the batch is an earlier one than the last that was decided,
+        or has its number and is another one, or was decided in the same run, or another query has this one's id, or it
+        is a batch write and a query's source has this id.
         """
         if batch.is_batch_write:
             self._refuse_offsets()
@@ -185,14 +168,9 @@ class PlannedTransactions:
 class TaskWrite:
     """What a task tells the driver that ends its write.
 
-    Attributes
-    ----------
-    transaction
-        None where the task had no rows, or has written nothing as the batch was decided before.
-    rows
-        That the task had.
-    run
-        Of the query, between a start and an end of it; empty where Spark does not say it.
+    `transaction`: None where the task had no rows, or has written nothing as the batch was decided before.
+    `rows`: that the task had.
+    `run`: of the query, between a start and an end of it; empty where Spark does not say it.
     """
 
     planned: PlannedTransactions
@@ -204,15 +182,7 @@ class TaskWrite:
 
 @dataclass(frozen=True)
 class RowsWritten(WriterCommitMessage):
-    """Records that brokers have acknowledged.
+    """Records that brokers have acknowledged."""
 
-    Attributes
-    ----------
-    records
-        How many, by partition.
-    told
-        Of an exactly-once write: what the driver needs to publish them.
-    """
-
-    records: dict[TopicPartition, int]
-    told: TaskWrite | None = None
+    records: dict[TopicPartition, int]  # how many, by partition
+    told: TaskWrite | None = None  # of an exactly-once write: what the driver needs to publish them

@@ -36,8 +36,7 @@ COLUMNS = {
     ),
 }
 EVERY = tuple(COLUMNS)
-USUAL = EVERY[:-1]
-"""Without the headers, as in Spark's own source."""
+USUAL = EVERY[:-1]  # without the headers, as in Spark's own source
 
 
 def spark_schema(columns: tuple[str, ...]) -> StructType:

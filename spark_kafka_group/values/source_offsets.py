@@ -31,30 +31,20 @@ from spark_kafka_group.values.exactly_once import SourceBatch
 from spark_kafka_group.values.files import READERS_FOLDER, file_name, read_if_locked
 from spark_kafka_group.values.offsets import TopicPartition, positions_from_json, positions_to_json
 
-FOLDERS = "offsets-"
-"""How the folders of sources begin, one for each kafka.transactional.id."""
+FOLDERS = "offsets-"  # how the folders of sources begin, one for each kafka.transactional.id
 
 
 @dataclass(frozen=True)
 class SourceOffsets:
     """The offsets of one micro-batch of one source, and the member of the group that may commit them.
 
-    Attributes
-    ----------
-    instance_id
-        group.instance.id; None for a dynamic member.
-    query_id
-        The source's id, kept in the query's checkpoint.
-    batch
-        Number of the batch among those of this source that had data; not Spark's.
-    metadata
-        To be committed with each offset: by it the source knows the commit as that of this batch.
-    offsets
-        The next offset of each partition; none where the batch goes without all of its partitions.
-    leader_epochs
-        Of these offsets, where they are known.
-    decision_topic
-        Where the source looks up what was decided of its batches.
+    `instance_id`: group.instance.id; None for a dynamic member.
+    `query_id`: the source's id, kept in the query's checkpoint.
+    `batch`: number of the batch among those of this source that had data; not Spark's.
+    `metadata`: to be committed with each offset: by it the source knows the commit as that of this batch.
+    `offsets`: the next offset of each partition; none where the batch goes without all of its partitions.
+    `leader_epochs`: of these offsets, where they are known.
+    `decision_topic`: where the source looks up what was decided of its batches.
     """
 
     group_id: str
@@ -89,16 +79,10 @@ class SourceOffsets:
 class LiveSource:
     """A source whose process lives, as its file has it.
 
-    Attributes
-    ----------
-    round
-        How often Spark has asked it for the latest offset.
-    is_asked
-        Whether Spark is asking for it just now.
-    has_begun
-        Whether it has begun a micro-batch that was planned by the same process.
-    running
-        The offsets of the batch that runs; None while none does, or one that reads nothing from this source.
+    `round`: how often Spark has asked it for the latest offset.
+    `is_asked`: whether Spark is asking for it just now.
+    `has_begun`: whether it has begun a micro-batch that was planned by the same process.
+    `running`: the offsets of the batch that runs; None while none does, or one that reads nothing from this source.
     """
 
     query_id: str
@@ -156,9 +140,6 @@ def _live_in(folder: Path) -> Iterator[LiveSource]:
 def published(directory: Path, transactional_id: str) -> list[SourceOffsets]:
     """The offsets of the micro-batch that runs, of each source with this kafka.transactional.id that reads anything.
 
-    Parameters
-    ----------
-    directory
-        :func:`spark_kafka_group.driver.process.shared_directory`.
+    `directory`: :func:`spark_kafka_group.driver.process.shared_directory`.
     """
     return [source.running for source in live_sources(directory, transactional_id) if source.running is not None]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WINDOW_S = 30.0
-"""Kafka's metrics.sample.window.ms; averages and maxima look at the current window and the one before."""
+WINDOW_S = 30.0  # Kafka's metrics.sample.window.ms; averages and maxima look at the current window and the one before
 
 
 @dataclass(frozen=True)
@@ -21,14 +20,9 @@ class TimeWindow:
 class Timing:
     """Durations of one kind of event. One thread writes, others may read.
 
-    Attributes
-    ----------
-    count
-        Events so far.
-    total_ms
-        Their durations.
-    last_ms
-        Duration of the last one; 0 before the first.
+    `count`: events so far.
+    `total_ms`: their durations.
+    `last_ms`: duration of the last one; 0 before the first.
     """
 
     def __init__(self) -> None:

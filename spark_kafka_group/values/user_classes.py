@@ -25,13 +25,8 @@ PASSED_ON = (KeyboardInterrupt, Terminated)
 
 
 def load_class(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
-    """The class that `named` names, which must have `methods`, or at least one of `optional`.
-
-    Raises
-    ------
-    OptionError
-        When it cannot be imported, or lacks a method.
-    """
+    """The class that `named` names, which must have `methods`, or at least one of `optional`. Raises OptionError when
+    it cannot be imported, or lacks a method."""
     if not CLASS.fullmatch(named):
         raise OptionError(f"{option} ({shortened(named)}) must be module:Class")
     module, _, attribute = named.partition(":")
@@ -55,12 +50,7 @@ def load_class(option: str, named: str, methods: Collection[str], optional: Coll
 
 
 def make(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
-    """An object of the class that `named` names, made without arguments.
-
-    Raises
-    ------
-    OptionError
-    """
+    """An object of the class that `named` names, made without arguments. Raises OptionError."""
     loaded = load_class(option, named, methods, optional)
     try:
         return loaded()
