@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.pictures import canvas, logged_run
 from spark_kafka_group.pictures.canvas import Elapsed, Theme
-from spark_kafka_group.pictures.logged_run import Files, Member, absences
+from spark_kafka_group.pictures.logged_run import Files, LoggedRun, Member, absences
 from spark_kafka_group.pictures.owned_partitions import generations
 from spark_kafka_group.tools.event_logs import Event
 
@@ -75,59 +75,47 @@ def batches(files: Files, theme: str = "light") -> Figure:
 
     The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`.
     """
-    return batches_of(logged_run.read(files).events, canvas.theme_named(theme))
+    return batches_of(logged_run.read(files, theme))
 
 
-def batches_of(events: Sequence[Event], theme: Theme) -> Picture:
-    """As :func:`batches`, of events in order of time; there is one at least."""
-    time = logged_run.times(events)
-    figure, (lanes, below) = canvas.canvas(theme, logged_run.title(events, time), [height_px(events), canvas.LOW_PX])
-    draw(lanes, below, events, time, theme)
+def batches_of(run: LoggedRun) -> Picture:
+    """As :func:`batches`."""
+    figure, (lanes, below) = canvas.canvas(run.theme, run.title, [height_px(run), canvas.LOW_PX])
+    draw(lanes, below, run)
     return figure
 
 
-def height_px(events: Sequence[Event]) -> float:
+def height_px(run: LoggedRun) -> float:
     """Of the first axes that :func:`draw` draws into."""
-    return canvas.rows_px(min(len(logged_run.members(events)), MOST_LANES), canvas.TALL_PX)
+    return canvas.rows_px(min(len(run.members), MOST_LANES), canvas.TALL_PX)
 
 
-def draw(lanes: Any, below: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named: bool = True) -> None:
+def draw(lanes: Any, below: Any, run: LoggedRun, named: bool = True) -> None:
     """Draw batches into axes, and their durations into the axes below; `named` says whether the axis of time is."""
-    members = logged_run.members(events)
-    colours = logged_run.colours(members, theme)
-    spans = batch_spans(events)
-    time.show(lanes, False)
-    time.show(below, named)
-    _lanes(lanes, events, spans, time, theme, members, colours)
-    _durations(below, spans, time, theme, colours)
+    spans = batch_spans(run.events)
+    run.time.show(lanes, False)
+    run.time.show(below, named)
+    _lanes(lanes, run, spans)
+    _durations(below, run, spans)
 
 
-def _lanes(
-    axes: Any,
-    events: Sequence[Event],
-    spans: Sequence[BatchSpan],
-    time: Elapsed,
-    theme: Theme,
-    members: Mapping[Member, str],
-    colours: Mapping[Member, str],
-) -> None:
-    shown = list(members)[:MOST_LANES]
+def _lanes(axes: Any, run: LoggedRun, spans: Sequence[BatchSpan]) -> None:
+    shown = list(run.members)[:MOST_LANES]
     lanes = {member: lane for lane, member in enumerate(shown)}
-    ends = _ends(events)
-    thick = canvas.thickness(len(shown), height_px(events), 0.6)
+    ends = _ends(run.events)
+    thick = canvas.thickness(len(shown), height_px(run), 0.6)
     for member, lane in lanes.items():
         own = [span for span in spans if span.member == member]
         place = (lane - thick / 2, thick)
-        _bars(axes, place, [span for span in own if span.to_ms is not None], time, colours[member], theme)
-        _hollow(axes, place, _unfinished(own, ends[member]), time, theme)
-    marks = [_rebalances(axes, events, time, theme)]
-    marks += [_marks(axes, mark, lanes, events, time, theme) for mark in MARKS]
-    axes.set_yticks(range(len(shown)), [members[member] for member in shown])
+        _bars(axes, place, [span for span in own if span.to_ms is not None], run, run.colours[member])
+        _hollow(axes, place, _unfinished(own, ends[member]), run)
+    marks = [_rebalances(axes, run), *(_marks(axes, mark, lanes, run) for mark in MARKS)]
+    axes.set_yticks(range(len(shown)), [run.members[member] for member in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.set_ylabel("member")
-    canvas.heading(axes, theme, f"Micro-batches, from plan to commit{_some(len(shown), len(members))}")
-    canvas.legend(axes, theme, _kinds_of_bars(spans, theme) + [mark for mark in marks if mark is not None])
+    canvas.heading(axes, run.theme, f"Micro-batches, from plan to commit{_some(len(shown), len(run.members))}")
+    canvas.legend(axes, run.theme, _kinds_of_bars(spans, run.theme) + [mark for mark in marks if mark is not None])
 
 
 def _kinds_of_bars(spans: Sequence[BatchSpan], theme: Theme) -> list[tuple[Any, str]]:
@@ -141,33 +129,23 @@ def _some(shown: int, members: int) -> str:
     return f" ({shown} of {members} members, with most events)" if shown < members else ""
 
 
-def _bars(
-    axes: Any, lane: tuple[float, float], spans: Sequence[BatchSpan], time: Elapsed, colour: str, theme: Theme
-) -> None:
+def _bars(axes: Any, lane: tuple[float, float], spans: Sequence[BatchSpan], run: LoggedRun, colour: str) -> None:
     """Bars of batches, in a lane from and thick; those that a pixel could not separate are one."""
-    places = [(time.at(span.from_ms), time.at(span.to_ms or span.from_ms)) for span in spans]
-    edged = len(places) <= MOST_EDGED
+    places = [(run.time.at(span.from_ms), run.time.at(span.to_ms or span.from_ms)) for span in spans]
+    edged, least = len(places) <= MOST_EDGED, run.time.length / PIXELS
     if not edged:
-        places = canvas.merged(places, time.length / PIXELS)
-    least = time.length / PIXELS
-    axes.broken_barh(
-        [(begin, max(end - begin, least)) for begin, end in places],
-        lane,
-        facecolor=colour,
-        edgecolor=theme.panel if edged else "none",
-        linewidth=0.8 if edged else 0.0,
-    )
+        places = canvas.merged(places, least)
+    style = {"edgecolor": run.theme.panel, "linewidth": 0.8} if edged else {"edgecolor": "none", "linewidth": 0.0}
+    axes.broken_barh([(begin, max(end - begin, least)) for begin, end in places], lane, facecolor=colour, **style)
 
 
-def _hollow(
-    axes: Any, lane: tuple[float, float], places: Sequence[tuple[float, float]], time: Elapsed, theme: Theme
-) -> None:
-    least = time.length / PIXELS
-    spans = canvas.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
+def _hollow(axes: Any, lane: tuple[float, float], places: Sequence[tuple[float, float]], run: LoggedRun) -> None:
+    least = run.time.length / PIXELS
+    spans = canvas.merged([(run.time.at(begin), run.time.at(end)) for begin, end in places], least)
     if spans:
         axes.broken_barh(
             [(begin, max(end - begin, 3 * least)) for begin, end in spans], lane,
-            facecolor="none", edgecolor=theme.alarm, linewidth=1.2,
+            facecolor="none", edgecolor=run.theme.alarm, linewidth=1.2,
         )  # fmt: skip
 
 
@@ -192,13 +170,11 @@ def _unfinished(own: Sequence[BatchSpan], ends: Sequence[float]) -> list[tuple[f
     ]
 
 
-def _rebalances(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme) -> tuple[Any, str] | None:
-    places = [time.at(one.time_ms) for one in generations(events) if one.changed]
+def _rebalances(axes: Any, run: LoggedRun) -> tuple[Any, str] | None:
+    places = [run.time.at(one.time_ms) for one in generations(run.events) if one.changed]
     if not places:
         return None
-    style = {"color": theme.text, "linewidth": 0.7, "linestyle": (0, (3, 2))}
-    axes.vlines(_thinned(places, time), 0, 1, transform=axes.get_xaxis_transform(), zorder=0.9, **style)
-    return canvas.stroke(**style), f"new owners ({len(places)})"
+    return canvas.lines_at(axes, _thinned(places, run.time), run.theme, zorder=0.9), f"new owners ({len(places)})"
 
 
 @dataclass(frozen=True)
@@ -222,15 +198,13 @@ class Mark:
 MARKS = (Mark("replay", "^", False), Mark("lost partitions", "v", True), Mark("ended without stop", "X", True))
 
 
-def _marks(
-    axes: Any, mark: Mark, lanes: Mapping[Member, int], events: Sequence[Event], time: Elapsed, theme: Theme
-) -> tuple[Any, str] | None:
-    places = [(time.at(ms), lanes[member]) for member, ms in mark.moments(events) if member in lanes]
+def _marks(axes: Any, mark: Mark, lanes: Mapping[Member, int], run: LoggedRun) -> tuple[Any, str] | None:
+    places = [(run.time.at(ms), lanes[member]) for member, ms in mark.moments(run.events) if member in lanes]
     if not places:
         return None
     style = {
         "marker": mark.shape, "linestyle": "none", "markersize": 8, "markeredgewidth": 0.8,
-        "color": theme.alarm if mark.alarming else theme.text, "markeredgecolor": theme.background,
+        "color": run.theme.alarm if mark.alarming else run.theme.text, "markeredgecolor": run.theme.background,
     }  # fmt: skip
     some = places[:: -(-len(places) // MOST_MARKS)]
     axes.plot([place for place, _ in some], [lane for _, lane in some], zorder=4, clip_on=False, **style)
@@ -243,22 +217,22 @@ def _thinned(places: Sequence[float], time: Elapsed) -> list[float]:
     return list({int(place / width): place for place in reversed(places)}.values())
 
 
-def _durations(
-    axes: Any, spans: Sequence[BatchSpan], time: Elapsed, theme: Theme, colours: Mapping[Member, str]
-) -> None:
-    canvas.heading(axes, theme, "Duration of each micro-batch")
+def _durations(axes: Any, run: LoggedRun, spans: Sequence[BatchSpan]) -> None:
+    canvas.heading(axes, run.theme, "Duration of each micro-batch")
     axes.set_ylabel("plan to commit (s)")
-    points = [(span.member, time.at(s), (s - span.from_ms) / 1000) for span in spans if (s := span.to_ms) is not None]
+    at = run.time.at
+    points = [(span.member, at(ms), (ms - span.from_ms) / 1000) for span in spans if (ms := span.to_ms) is not None]
     if not points:
-        canvas.nothing(axes, theme, "no batch was committed")
+        canvas.nothing(axes, run.theme, "no batch was committed")
         return
     _scale(axes, [value for _, _, value in points])
     if len(points) <= canvas.MOST_POINTS:
         for member in dict.fromkeys(member for member, _, _ in points):
             own = [(place, value) for owner, place, value in points if owner == member]
-            axes.plot(*zip(*own, strict=True), "o", markersize=4, color=colours[member])
+            axes.plot(*zip(*own, strict=True), "o", markersize=4, color=run.colours[member])
         return
-    draw_band(axes, [(place, value) for _, place, value in points], time, theme)
+    line, area = canvas.draw_band(axes, [(place, value) for _, place, value in points], run.time.length, run.theme)
+    canvas.legend(axes, run.theme, [(line, "median"), (area, "lowest to highest")])
 
 
 def _scale(axes: Any, seconds: Sequence[float]) -> None:
@@ -267,11 +241,3 @@ def _scale(axes: Any, seconds: Sequence[float]) -> None:
     else:
         axes.set_ylim(0, max(seconds) * 1.1 or 1)
         canvas.brief_numbers(axes.yaxis)
-
-
-def draw_band(axes: Any, points: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:
-    """Lowest to highest value over time as an area, and the median as a line."""
-    found = canvas.band(points, time.length)
-    area = axes.fill_between(found.places, found.lowest, found.highest, color=theme.members[0], alpha=0.35, linewidth=0)
-    (line,) = axes.plot(found.places, found.middle, color=theme.members[0], linewidth=1.5)
-    canvas.legend(axes, theme, [(line, "median"), (area, "lowest to highest")])

@@ -222,6 +222,21 @@ def stroke(**style: Any) -> Any:
     return Line2D([], [], **style)
 
 
+def lines_at(axes: Any, places: Sequence[float], theme: Theme, zorder: float) -> Any:
+    """Draw thin lines over the whole height; returns a line for the legend."""
+    style = {"color": theme.text, "linewidth": 0.7, "linestyle": (0, (3, 2))}
+    axes.vlines(places, 0, 1, transform=axes.get_xaxis_transform(), zorder=zorder, **style)
+    return stroke(**style)
+
+
+def draw_band(axes: Any, points: Iterable[tuple[float, float]], length: float, theme: Theme) -> tuple[Any, Any]:
+    """Draw the median over time as a line, and lowest to highest value as an area; returns both, for the legend."""
+    found, colour = band(points, length), theme.members[0]
+    area = axes.fill_between(found.places, found.lowest, found.highest, color=colour, alpha=0.35, linewidth=0)
+    (line,) = axes.plot(found.places, found.middle, color=colour, linewidth=1.8)
+    return line, area
+
+
 def short_numbers(axis: Any) -> None:
     """Ticks as 250 k and 4 M."""
     axis.set_major_formatter(lambda value, _: short(value))

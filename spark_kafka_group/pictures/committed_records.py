@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -10,10 +10,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_group.pictures import canvas, logged_run
-from spark_kafka_group.pictures.batch_timeline import BatchSpan, batch_spans
-from spark_kafka_group.pictures.canvas import Elapsed, Theme
-from spark_kafka_group.pictures.logged_run import Files, Member
-from spark_kafka_group.tools.event_logs import Event
+from spark_kafka_group.pictures.batch_timeline import batch_spans
+from spark_kafka_group.pictures.canvas import Elapsed
+from spark_kafka_group.pictures.logged_run import Files, LoggedRun, Member
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,20 +49,19 @@ def records(files: Files, theme: str = "light") -> Figure:
     ranges; compaction and transactions make them more than the records that were read. The rate has the records of a
     commit spread over the time since the member's commit before, and after a pause since the plan of its batch.
     """
-    return records_of(logged_run.read(files).events, canvas.theme_named(theme))
+    return records_of(logged_run.read(files, theme))
 
 
-def records_of(events: Sequence[Event], theme: Theme) -> Picture:
-    """As :func:`records`, of events in order of time; there is one at least."""
-    time = logged_run.times(events)
-    figure, (totals, rates) = canvas.canvas(theme, logged_run.title(events, time))
-    draw(totals, rates, events, time, theme)
+def records_of(run: LoggedRun) -> Picture:
+    """As :func:`records`."""
+    figure, (totals, rates) = canvas.canvas(run.theme, run.title)
+    draw(totals, rates, run)
     return figure
 
 
-def draw(totals: Any, rates: Any, events: Sequence[Event], time: Elapsed, theme: Theme) -> None:
+def draw(totals: Any, rates: Any, run: LoggedRun) -> None:
     """Draw sums into axes, and rates into those below."""
-    shown = _shown(batch_spans(events), logged_run.members(events), time, theme)
+    theme, time, shown = run.theme, run.time, _shown(run)
     time.show(totals, False)
     time.show(rates)
     canvas.heading(totals, theme, "Records committed since the beginning")
@@ -81,19 +79,18 @@ def draw(totals: Any, rates: Any, events: Sequence[Event], time: Elapsed, theme:
         canvas.nothing(totals, theme, "no batch was committed")
 
 
-def _shown(spans: Sequence[BatchSpan], members: Mapping[Member, str], time: Elapsed, theme: Theme) -> list[Shown]:
+def _shown(run: LoggedRun) -> list[Shown]:
     batches: dict[Member, list[CommittedBatch]] = {}
-    for span in spans:
+    for span in batch_spans(run.events):
         if span.to_ms is not None:
-            commit = CommittedBatch(time.at(span.from_ms), time.at(span.to_ms), float(span.committed))
+            commit = CommittedBatch(run.time.at(span.from_ms), run.time.at(span.to_ms), float(span.committed))
             batches.setdefault(span.member, []).append(commit)
     commits = {member: _since_the_one_before(found) for member, found in batches.items()}
-    colours = logged_run.colours(members, theme)
-    named = list(members)[: canvas.MOST_NAMED]
-    shown = [Shown(members[one], colours[one], commits[one]) for one in named if one in commits]
+    named = list(run.members)[: canvas.MOST_NAMED]
+    shown = [Shown(run.members[one], run.colours[one], commits[one]) for one in named if one in commits]
     others = [member for member in commits if member not in named]
     rest = sorted((commit for member in others for commit in commits[member]), key=BY_END)
-    return [*shown, Shown(f"{len(others)} more", theme.rest, rest)] if rest else shown
+    return [*shown, Shown(f"{len(others)} more", run.theme.rest, rest)] if rest else shown
 
 
 def _since_the_one_before(planned: Sequence[CommittedBatch]) -> list[CommittedBatch]:

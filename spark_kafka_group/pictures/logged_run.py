@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import cycle
 from pathlib import Path
 
 from spark_kafka_group.pictures import canvas
 from spark_kafka_group.pictures.canvas import MOST_NAMED, Elapsed, Theme, elapsed
 from spark_kafka_group.tools.arguments import ToolError
-from spark_kafka_group.tools.event_logs import Event, Run, read_run
+from spark_kafka_group.tools.event_logs import Event, read_run
 from spark_kafka_group.values.offsets import TopicPartition
 
 Files = Iterable[Path | str]
@@ -21,13 +22,60 @@ LONGEST_OF_BOTH = 13
 """Characters of the group's name, and of the member's, where both are shown."""
 
 
-def read(files: Files) -> Run:
-    """Events of all files, in order of time.
+@dataclass(frozen=True)
+class LoggedRun:
+    """Events of a run in order of time, at least one, and what all its pictures show alike.
+
+    Attributes
+    ----------
+    remarks
+        About the files.
+    """
+
+    events: Sequence[Event]
+    remarks: tuple[str, ...]
+    theme: Theme
+
+    @cached_property
+    def time(self) -> Elapsed:
+        """From the first event to the last."""
+        return elapsed(event.time_ms for event in self.events)
+
+    @property
+    def title(self) -> str:
+        """Groups and range of time."""
+        return canvas.title("group", {event.group for event in self.events}, self.time.range)
+
+    @cached_property
+    def members(self) -> dict[Member, str]:
+        """Labels of members, in order of their first event; of more than a picture can name, those with most events
+        first."""
+        counts = Counter((event.group, event.member) for event in self.events)
+        ordered = list(counts) if len(counts) <= MOST_NAMED else [member for member, _ in counts.most_common()]
+        groups = {group for group, _ in ordered}
+        if len(groups) == 1:
+            short = canvas.ids([member for _, member in ordered])
+            return {(group, member): short[member] for group, member in ordered}
+        # Both together have the room of one, at both sides of a picture.
+        short = canvas.ids([member for _, member in ordered], LONGEST_OF_BOTH)
+        prefixes = canvas.ids(groups, LONGEST_OF_BOTH)
+        return {(group, member): f"{prefixes[group]}: {short[member]}" for group, member in ordered}
+
+    @cached_property
+    def colours(self) -> dict[Member, str]:
+        """Of members, in their order; they repeat."""
+        return dict(zip(self.members, cycle(self.theme.members), strict=False))
+
+
+def read(files: Files, theme: str) -> LoggedRun:
+    """Events of all files, to be drawn in a theme.
 
     Raises
     ------
     ToolError
         When a file cannot be read, a line is no event, or there is no event at all.
+    ValueError
+        When there is no theme of this name.
     """
     if isinstance(files, str | Path):
         files = [files]
@@ -36,39 +84,7 @@ def read(files: Files) -> Run:
     if not run.events:
         names = ", ".join(map(str, paths)) or "no file"
         raise ToolError(f"{names}: no events; a query with option eventLog writes them")
-    return run
-
-
-def times(events: Iterable[Event]) -> Elapsed:
-    """From the first event to the last."""
-    return elapsed(event.time_ms for event in events)
-
-
-def title(events: Iterable[Event], time: Elapsed) -> str:
-    """Groups and range of time."""
-    return canvas.title("group", {event.group for event in events}, time.range)
-
-
-def members(events: Iterable[Event]) -> dict[Member, str]:
-    """Labels of members, in order of their first event; of more than a picture can name, those with most events first.
-
-    Pictures of one run give them colours and names in this order.
-    """
-    counts = Counter((event.group, event.member) for event in events)
-    ordered = list(counts) if len(counts) <= MOST_NAMED else [member for member, _ in counts.most_common()]
-    groups = {group for group, _ in ordered}
-    if len(groups) == 1:
-        short = canvas.ids([member for _, member in ordered])
-        return {(group, member): short[member] for group, member in ordered}
-    # Both together have the room of one, at both sides of a picture.
-    short = canvas.ids([member for _, member in ordered], LONGEST_OF_BOTH)
-    prefixes = canvas.ids(groups, LONGEST_OF_BOTH)
-    return {(group, member): f"{prefixes[group]}: {short[member]}" for group, member in ordered}
-
-
-def colours(found: Iterable[Member], theme: Theme) -> dict[Member, str]:
-    """Of members as :func:`members` orders them; they repeat."""
-    return dict(zip(found, cycle(theme.members), strict=False))
+    return LoggedRun(run.events, run.remarks, canvas.theme_named(theme))
 
 
 @dataclass(frozen=True)

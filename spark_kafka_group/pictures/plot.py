@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.pictures import batch_timeline, canvas, committed_records, logged_run, owned_partitions
-from spark_kafka_group.pictures.canvas import DARK, LIGHT, Theme
-from spark_kafka_group.pictures.logged_run import Files
+from spark_kafka_group.pictures.logged_run import Files, LoggedRun
 from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import counted
 from spark_kafka_group.tools.arguments import Commands, ToolError, UsageError, add_command
-from spark_kafka_group.tools.event_logs import Event
 
 if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
@@ -28,18 +25,16 @@ def overview(files: Files, theme: str = "light") -> Picture:
 
     The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`.
     """
-    return overview_of(logged_run.read(files).events, canvas.theme_named(theme))
+    return overview_of(logged_run.read(files, theme))
 
 
-def overview_of(events: Sequence[Event], theme: Theme) -> Picture:
-    """As :func:`overview`, of events in order of time; there is one at least."""
-    time = logged_run.times(events)
-    rows_px = (owned_partitions.height_px(events), batch_timeline.height_px(events))
-    heights_px = (*rows_px, canvas.LOW_PX, canvas.TALL_PX, canvas.LOW_PX)
-    figure, axes = canvas.canvas(theme, logged_run.title(events, time), heights_px)
-    owned_partitions.draw(axes[0], events, time, theme, named=False)
-    batch_timeline.draw(axes[1], axes[2], events, time, theme, named=False)
-    committed_records.draw(axes[3], axes[4], events, time, theme)
+def overview_of(run: LoggedRun) -> Picture:
+    """As :func:`overview`."""
+    rows_px = (owned_partitions.height_px(run), batch_timeline.height_px(run))
+    figure, axes = canvas.canvas(run.theme, run.title, (*rows_px, canvas.LOW_PX, canvas.TALL_PX, canvas.LOW_PX))
+    owned_partitions.draw(axes[0], run, named=False)
+    batch_timeline.draw(axes[1], axes[2], run, named=False)
+    committed_records.draw(axes[3], axes[4], run)
     return figure
 
 
@@ -81,17 +76,17 @@ def add_to(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw the picture, and print what it shows."""
     form = _format(args.output)
-    found = logged_run.read(args.files)
+    found = logged_run.read(args.files, "dark" if args.dark else "light")
     draw = PICTURES[args.only] if args.only else overview_of
     try:
-        picture = draw(found.events, DARK if args.dark else LIGHT)
+        picture = draw(found)
         picture.write(args.output, form)
     except ImportError as error:
         raise ToolError(str(error)) from error
     except OSError as error:
         raise ToolError(f"{args.output} cannot be written: {error}") from error
     width, height = picture.size_px
-    members = len(logged_run.members(found.events))
+    members = len(found.members)
     if args.json:
         _print_json(args.output, picture.size_px, len(found.events), members, found.remarks)
     else:

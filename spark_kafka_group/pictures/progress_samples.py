@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.metrics.group_metrics import ListenersCommits, metrics_of
-from spark_kafka_group.pictures import canvas, progress_samples
+from spark_kafka_group.pictures import canvas
 from spark_kafka_group.pictures.canvas import Elapsed, Theme, elapsed, label, nth
 from spark_kafka_group.pictures.owned_partitions import name_rows
 from spark_kafka_group.text.foreign_text import excerpt, parsed
@@ -19,6 +20,8 @@ from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from spark_kafka_group.pictures.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -64,19 +67,15 @@ def samples(progress: Iterable[Mapping[str, Any]]) -> tuple[ProgressSample, ...]
     return tuple(found)
 
 
-def times(found: Iterable[ProgressSample]) -> Elapsed:
-    """From the first trigger to the last one's end."""
-    return elapsed(ms for one in found for ms in (one.time_ms, one.time_ms + _whole(one)))
-
-
-def title(found: Iterable[ProgressSample], time: Elapsed) -> str:
-    """Groups and range of time."""
+def _begun(
+    progress: Iterable[Mapping[str, Any]], theme: str, heights_px: Sequence[float] = (canvas.TALL_PX, canvas.LOW_PX)
+) -> tuple[Theme, tuple[ProgressSample, ...], Elapsed, Picture, list[Any]]:
+    """Theme, samples, their time, and a figure with axes that has groups and time for its title."""
+    colours, found = canvas.theme_named(theme), samples(progress)
+    time = elapsed(ms for one in found for ms in (one.time_ms, one.time_ms + one.durations_ms.get(WHOLE, 0.0)))
     groups = frozenset[str]().union(*(one.groups for one in found))
-    return canvas.title("group", groups, time.range) if groups else f"query: {time.range}"
-
-
-def _whole(sample: ProgressSample) -> float:
-    return sample.durations_ms.get("triggerExecution", 0.0)
+    title = canvas.title("group", groups, time.range) if groups else f"query: {time.range}"
+    return colours, found, time, *canvas.canvas(colours, title, heights_px)
 
 
 def _sample(progress: Mapping[str, Any]) -> ProgressSample | None:
@@ -133,10 +132,7 @@ def durations(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Fi
     Phases are those of ``durationMs``; "other" is what the trigger took beside them. The parameters and errors are
     those of :func:`spark_kafka_group.pictures.lag`.
     """
-    colours, found = canvas.theme_named(theme), progress_samples.samples(progress)
-    figure, (axes,) = canvas.canvas(
-        colours, progress_samples.title(found, progress_samples.times(found)), (canvas.WHOLE_PX,)
-    )
+    colours, found, _, figure, (axes,) = _begun(progress, theme, (canvas.WHOLE_PX,))
     each = -(-len(found) // MOST_BARS)
     parts = [found[at : at + each] for at in range(0, len(found), each)]
     phases, handles, bottoms = _phases(found), [], [0.0] * len(parts)
@@ -175,12 +171,9 @@ def _cut(axes: Any, heights: Sequence[float], theme: Theme) -> None:
 
 def _phases(found: Sequence[ProgressSample]) -> list[str]:
     """The longest phases, and the others as one."""
-    totals: dict[str, float] = {}
-    for one in found:
-        for phase, ms in one.durations_ms.items():
-            if phase != WHOLE:
-                totals[phase] = totals.get(phase, 0.0) + ms
-    return [*sorted(totals, key=lambda phase: -totals[phase])[: canvas.MOST_NAMED - 1], "other"]
+    phases = dict.fromkeys(phase for one in found for phase in one.durations_ms if phase != WHOLE)
+    longest = sorted(phases, key=lambda phase: -sum(one.durations_ms.get(phase, 0.0) for one in found))
+    return [*longest[: canvas.MOST_NAMED - 1], "other"]
 
 
 def _average(part: Sequence[ProgressSample], phase: str, phases: Sequence[str]) -> float:
@@ -205,9 +198,7 @@ def skew(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
 
     The parameters and errors are those of :func:`spark_kafka_group.pictures.lag`.
     """
-    colours, found = canvas.theme_named(theme), progress_samples.samples(progress)
-    time = progress_samples.times(found)
-    figure, (above, below) = canvas.canvas(colours, progress_samples.title(found, time))
+    colours, found, time, figure, (above, below) = _begun(progress, theme)
     totals = _totals(found)
     _bars(above, totals, colours)
     points = [(time.at(one.time_ms), ratio) for one in found if (ratio := _ratio(one.read))]
@@ -217,9 +208,7 @@ def skew(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
     if not points:
         canvas.nothing(below, colours, "no records were read")
     elif len(points) > canvas.MOST_POINTS:
-        band = canvas.band(points, time.length)
-        below.fill_between(band.places, band.lowest, band.highest, color=colours.members[0], alpha=0.35, linewidth=0)
-        below.plot(band.places, band.middle, color=colours.members[0], linewidth=1.8)
+        canvas.draw_band(below, points, time.length, colours)
     else:
         below.plot(*zip(*points, strict=True), color=colours.members[0], linewidth=1.5, marker="o", markersize=3.5)
     below.axhline(1, color=colours.text, linewidth=0.8, linestyle="--")
@@ -270,11 +259,10 @@ def _summary(totals: Mapping[TopicPartition, int], largest: Sequence[TopicPartit
     return f"Records read of each partition; {label(str(most))} has {ratio:.1f} times the average"
 
 
-def _totals(found: Sequence[ProgressSample]) -> dict[TopicPartition, int]:
-    totals: dict[TopicPartition, int] = {}
+def _totals(found: Sequence[ProgressSample]) -> Counter[TopicPartition]:
+    totals: Counter[TopicPartition] = Counter()
     for one in found:
-        for tp, size in one.read.items():
-            totals[tp] = totals.get(tp, 0) + size
+        totals.update(one.read)
     return totals
 
 
@@ -308,10 +296,8 @@ def lag(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
     ImportError
         When matplotlib is not installed.
     """
-    colours, found = canvas.theme_named(theme), progress_samples.samples(progress)
-    time = progress_samples.times(found)
+    colours, found, time, figure, (above, below) = _begun(progress, theme)
     tps = sorted({tp for one in found for tp in (*one.lag, *one.read)})
-    figure, (above, below) = canvas.canvas(colours, progress_samples.title(found, time))
     time.show(above, False)
     time.show(below)
     canvas.heading(above, colours, "Lag of each partition after each micro-batch")
@@ -321,7 +307,9 @@ def lag(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
         _lines(above, below, found, tps, time, colours)
     else:
         _map(figure, above, found, tps, time, colours)
-        _band(below, _known(_rates(found, tps, time)), time, colours)
+        known = [point for points in _rates(found, tps, time).values() for point in points if not isnan(point[1])]
+        line, area = canvas.draw_band(below, known, time.length, colours)
+        canvas.legend(below, colours, [(line, "median"), (area, "slowest to\nfastest")])
     canvas.short_numbers(below.yaxis)
     canvas.from_zero(below)
     return figure
@@ -366,10 +354,6 @@ def _rates(
     return rates
 
 
-def _known(rates: Mapping[TopicPartition, Points]) -> Points:
-    return [point for points in rates.values() for point in points if not isnan(point[1])]
-
-
 def _map(
     figure: Any, axes: Any, found: Sequence[ProgressSample], tps: Sequence[TopicPartition], time: Elapsed, theme: Theme
 ) -> None:
@@ -401,10 +385,3 @@ def _map(
     bar.outline.set_visible(False)
     canvas.whole_numbers(bar.ax.yaxis)
     canvas.short_numbers(bar.ax.yaxis)
-
-
-def _band(axes: Any, points: Points, time: Elapsed, theme: Theme) -> None:
-    found = canvas.band(points, time.length)
-    area = axes.fill_between(found.places, found.lowest, found.highest, color=theme.members[0], alpha=0.35, linewidth=0)
-    (line,) = axes.plot(found.places, found.middle, color=theme.members[0], linewidth=1.8)
-    canvas.legend(axes, theme, [(line, "median"), (area, "slowest to\nfastest")])
