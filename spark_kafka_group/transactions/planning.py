@@ -131,7 +131,7 @@ def _taken_again(
 
 
 def _why_forgotten(options: TransactionOptions, client: TransactionClient) -> str | None:
-    """Why the topic must have lost a decision: it has none, and tasks' transactions are committed only after a decision.
+    """Why the topic must have lost a decision: it has none, and tasks' transactions are committed after one.
 
     1. A batch is decided, and its driver dies. 2. The decision topic is deleted, or the query started with another one.
     3. The batch would be written again.

@@ -87,8 +87,8 @@ class FetchConnection(BrokerConnection):
         Only the leader of a partition sends records, and only if its epoch is the partition's in `epochs`, where that
         has one. With a `rack` followers send records, too, and a leader may name a replica there instead. With
         `topic_ids`, which has to have all topics, followers send records, too; of a topic with another id nobody sends
-        records, if the broker can be asked so (Kafka 3.1). Raises TimeoutError when the broker does not take the request for too long,
-        or not all of it within kafka.request.timeout.ms.
+        records, if the broker can be asked so (Kafka 3.1). Raises TimeoutError when the broker does not take the
+        request for too long, or not all of it within kafka.request.timeout.ms.
         """
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
