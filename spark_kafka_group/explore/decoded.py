@@ -11,12 +11,9 @@ from typing import Any
 
 from spark_kafka_group.text.foreign_text import is_deep, parsed, printable
 
-LONGEST = 2_000
-"""The most characters that are shown of a value."""
-LONGEST_JSON = 256 * 1024
-"""Bytes of a value that is laid out as JSON; longer ones are text."""
-UNPRINTABLE = 0.1
-"""The share of a text's characters that may be unprintable, from 0 to 1."""
+LONGEST = 2_000  # the most characters that are shown of a value
+LONGEST_JSON = 256 * 1024  # bytes of a value that is laid out as JSON; longer ones are text
+UNPRINTABLE = 0.1  # the share of a text's characters that may be unprintable, from 0 to 1
 OPENING, CLOSING = ("{", "["), ("}", "]")
 NULL, JSON, TEXT, HEX = "null", "json", "text", "hex"
 

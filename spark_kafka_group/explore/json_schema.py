@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SAMPLED = 1000
-Path = tuple[str, ...]
-"""Names of a field's parents and its own."""
+Path = tuple[str, ...]  # names of a field's parents and its own
 
 
 def schema(spark: SparkSession, options: Mapping[str, Any], topic: str, sampled: int = SAMPLED) -> StructType:

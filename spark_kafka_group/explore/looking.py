@@ -23,16 +23,12 @@ from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import TopicAdmin, deleted_meanwhile, not_unpacked
 
-MOST = 10_000
-"""The most messages of one call: so many are in memory, however many are read."""
-MOST_LINES = 30
-"""The most lines of a value in a terminal."""
+MOST = 10_000  # the most messages of one call: so many are in memory, however many are read
+MOST_LINES = 30  # the most lines of a value in a terminal
 TOMBSTONE = "null: a tombstone, compaction removes earlier records of this key"
-FURTHER_BACK = 4
-"""The factor by which more offsets are read if too few of them hold records."""
+FURTHER_BACK = 4  # the factor by which more offsets are read if too few of them hold records
 BY_TIME = itemgetter("timestamp", "partition", "offset")
-Place = tuple[int, int, int]
-"""A record's by time."""
+Place = tuple[int, int, int]  # a record's by time
 
 
 @dataclass(frozen=True)
@@ -131,13 +127,8 @@ def look(
 
 
 def newest_rows(options: Mapping[str, Any], topic: str, count: int) -> list[dict[str, Any]]:
-    """The newest records of a topic, with the names of the source's columns.
-
-    Raises
-    ------
-    OptionError, ReadError, BrokerError
-        As :func:`look`.
-    """
+    """The newest records of a topic, with the names of the source's columns. Raises OptionError, ReadError, BrokerError
+    as :func:`look`."""
     _check("sampled", count)
     parsed = to_look_at(options, topic)
     with TopicAdmin(parsed) as admin, _looked_at(admin, parsed):
@@ -169,13 +160,7 @@ def logs_of(admin: TopicAdmin, tps: Collection[TopicPartition]) -> dict[TopicPar
 
 
 def existing(admin: TopicAdmin, options: Options, topic: str, partition: int | None = None) -> list[TopicPartition]:
-    """Partitions of a topic, or one of them.
-
-    Raises
-    ------
-    OptionError
-        When it is not there.
-    """
+    """Partitions of a topic, or one of them. Raises OptionError when it is not there."""
     tps = sorted(admin.partitions(options.reading.subscription))
     if not tps:
         nearest = difflib.get_close_matches(topic, admin.topics(), n=1)
@@ -260,12 +245,9 @@ def _may_have_newer(
 ) -> bool:
     """Whether a partition may have records before a range that belong to the newest, of which `least` is the oldest.
 
-    Parameters
-    ----------
-    oldest
-        Of the range; None if it has no records, only markers of transactions, or what compaction or an abort left.
-    least
-        None if there are fewer than `count` yet.
+    `oldest`: of the range; None if it has no records, only markers of transactions, or what compaction or an abort
+    left.
+    `least`: None if there are fewer than `count` yet.
     """
     if least is None:
         return True

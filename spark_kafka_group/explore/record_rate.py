@@ -19,8 +19,7 @@ from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 DAY_MS = 86_400_000
 MOST_POINTS = 10_000
-BAR = 30
-"""Characters of the longest bar."""
+BAR = 30  # characters of the longest bar
 
 
 @dataclass(frozen=True)

@@ -101,23 +101,13 @@ _OF_CLIENTS = {field.name for field in dataclasses.fields(ClientOptions)}
 
 
 def to_look_at_topics(options: Mapping[str, Any]) -> Options:
-    """Of the topics that `options` subscribe to; of all topics where they name none.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Of the topics that `options` subscribe to; of all topics where they name none. Raises OptionError."""
     named = {name: value for name, value in options.items() if name.lower() in SUBSCRIPTIONS}
     return _parsed(options, named or ALL_TOPICS)
 
 
 def to_look_at(options: Mapping[str, Any], topic: str) -> Options:
-    """Of one topic.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Of one topic. Raises OptionError."""
     return _parsed(options, {"subscribe": topic})
 
 

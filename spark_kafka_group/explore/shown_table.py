@@ -18,12 +18,9 @@ from spark_kafka_group.tools import formatting
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WIDTH = 80
-"""Columns of a terminal."""
-LONGEST_CELL = 300
-"""The most characters of a cell on a page."""
-LONGEST_NAME = 32
-"""The most characters of a topic or a group before other facts on a line."""
+WIDTH = 80  # columns of a terminal
+LONGEST_CELL = 300  # the most characters of a cell on a page
+LONGEST_NAME = 32  # the most characters of a topic or a group before other facts on a line
 
 R = TypeVar("R")
 
@@ -34,11 +31,9 @@ class Table(Generic[R]):
 
     rows: tuple[R, ...]
 
-    ddl: ClassVar[str]
-    """Columns of :meth:`to_df`, as Spark writes a schema."""
+    ddl: ClassVar[str]  # columns of :meth:`to_df`, as Spark writes a schema
 
-    wide: ClassVar[frozenset[str]] = frozenset()
-    """Headers of columns that only a page has room for, not a terminal."""
+    wide: ClassVar[frozenset[str]] = frozenset()  # headers of columns that only a page has room for, not a terminal
 
     def title(self) -> str:
         """A line above the table."""
@@ -155,13 +150,8 @@ def moment(timestamp_ms: float | None) -> datetime | None:
 
 
 def milliseconds(name: str, time: datetime) -> int:
-    """Since the epoch; a time without a zone is of this machine's, as everywhere in Python.
-
-    Raises
-    ------
-    OptionError
-        When the argument of this name is none, for example a text.
-    """
+    """Since the epoch; a time without a zone is of this machine's, as everywhere in Python. Raises OptionError when the
+    argument of this name is none, for example a text."""
     try:
         return round(time.timestamp() * 1000)
     except (AttributeError, ValueError, OverflowError, OSError) as error:

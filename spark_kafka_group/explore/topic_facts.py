@@ -19,8 +19,7 @@ from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import Leaders, TopicAdmin
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-SAMPLED = 5
-"""The last offsets of a topic, among which a record is looked for: transactions' markers are no records."""
+SAMPLED = 5  # the last offsets of a topic, among which a record is looked for: transactions' markers are no records
 
 
 @dataclass(frozen=True)

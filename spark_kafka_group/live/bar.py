@@ -19,28 +19,18 @@ from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import shortened
 from spark_kafka_group.values.offsets import GROUP_KEY
 
-TERMINAL = "/dev/tty"
-"""The terminal of this process, wherever its output goes."""
-NUMBERS = 56
-"""Columns that the numbers of a bar take."""
+TERMINAL = "/dev/tty"  # the terminal of this process, wherever its output goes
+NUMBERS = 56  # columns that the numbers of a bar take
 SHORTEST_TITLE = 16
 MISSING = "a bar needs tqdm: pip install tqdm, or install this package with the extra notebook"
 
 
 @dataclass(frozen=True)
 class RowCounts:
-    """How far a query is.
+    """How far a query is."""
 
-    Attributes
-    ----------
-    rows
-        Rows of the micro-batches that have ended.
-    lag
-        Records between the end of the last one and the ends of the logs, as they were when it was planned.
-    """
-
-    rows: int = 0
-    lag: int = 0
+    rows: int = 0  # rows of the micro-batches that have ended
+    lag: int = 0  # records between the end of the last one and the ends of the logs, as they were when it was planned
 
     @property
     def total(self) -> int:
@@ -137,15 +127,8 @@ class Bar:
 def bar(title: str, before: int = 0) -> Iterator[Bar | None]:
     """A bar while the block runs, and its last state afterwards; None where there is neither terminal nor notebook.
 
-    Parameters
-    ----------
-    before
-        Rows that had been read when it began: they are in its count, and not in its rate.
-
-    Raises
-    ------
-    ImportError
-        When there is one, and tqdm is missing.
+    `before`: rows that had been read when it began: they are in its count, and not in its rate.
+    Raises ImportError when there is one, and tqdm is missing.
     """
     with contextlib.ExitStack() as stack:
         made = _made(printable(title), before, stack)
@@ -241,15 +224,8 @@ def bar_of_batch(spark: SparkSession, title: str, records: int) -> Iterator[None
 
     Spark counts tasks, so the bar estimates: the share of a stage's tasks that have ended, of all records.
 
-    Parameters
-    ----------
-    records
-        Of the whole read.
-
-    Raises
-    ------
-    ImportError
-        When tqdm is missing.
+    `records`: of the whole read.
+    Raises ImportError when tqdm is missing.
     """
     with bar(title) as drawn:
         if drawn is None:

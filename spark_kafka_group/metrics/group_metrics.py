@@ -13,20 +13,15 @@ from typing import Any
 from spark_kafka_group.metrics.metric_table import COUNTER, HANDLED, METRICS
 from spark_kafka_group.values.offsets import GROUP_KEY, TopicPartition, positions_from_json
 
-OBSERVED = "processing"
-"""Name of the handlers' numbers of a micro-batch, in ``observedMetrics`` of its progress."""
+OBSERVED = "processing"  # name of the handlers' numbers of a micro-batch, in ``observedMetrics`` of its progress
 
 
 @dataclass(frozen=True)
 class ListenersCommits:
     """Commits that the listener made for one source of a query.
 
-    Attributes
-    ----------
-    done, failed
-        How many.
-    last_ms, last_latency_ms
-        When the last one succeeded, by the clock on the wall, and how long it took.
+    `done`, `failed`: how many.
+    `last_ms`, `last_latency_ms`: when the last one succeeded, by the clock on the wall, and how long it took.
     """
 
     done: int = 0
@@ -37,18 +32,10 @@ class ListenersCommits:
 
 @dataclass(frozen=True)
 class EndedBatches:
-    """Micro-batches of a query that the listener saw end.
+    """Micro-batches of a query that the listener saw end."""
 
-    Attributes
-    ----------
-    records
-        Input rows of one of the query's sources.
-    last_ms
-        How long the last of them took; None before the first.
-    """
-
-    records: int = 0
-    last_ms: float | None = None
+    records: int = 0  # input rows of one of the query's sources
+    last_ms: float | None = None  # how long the last of them took; None before the first
 
     def then(self, records: int, duration_ms: float) -> EndedBatches:
         """These micro-batches and another one."""
@@ -95,12 +82,8 @@ class GroupMetrics:
 def handled(before: Mapping[str, float | None], observed: Mapping[str, Any]) -> dict[str, float | None]:
     """The numbers of a query's handlers, by metric, after another micro-batch.
 
-    Parameters
-    ----------
-    before
-        The result for the micro-batch before; empty before the first.
-    observed
-        ``observedMetrics["processing"]``, whose values are None when the micro-batch had no records.
+    `before`: the result for the micro-batch before; empty before the first.
+    `observed`: ``observedMetrics["processing"]``, whose values are None when the micro-batch had no records.
     """
     if not observed["records"]:
         return dict(before)
@@ -122,16 +105,10 @@ def metrics_of(
 ) -> GroupMetrics:
     """A source's numbers at this moment.
 
-    Parameters
-    ----------
-    latest
-        The source's ``latestOffset`` in the query's last progress; empty if it has none.
-    listeners
-        The listener's commits since that source began.
-    handlers
-        The result of :func:`handled` for the query's last micro-batch.
-    batches
-        Micro-batches of the query that have ended.
+    `latest`: the source's ``latestOffset`` in the query's last progress; empty if it has none.
+    `listeners`: the listener's commits since that source began.
+    `handlers`: the result of :func:`handled` for the query's last micro-batch.
+    `batches`: micro-batches of the query that have ended.
     """
     group = latest.get(GROUP_KEY, {})
     partitions = _partitions(latest, now_ms)

@@ -14,22 +14,13 @@ GAUGE, COUNTER = "gauge", "counter"
 class Metric:
     """One number of a query, or of each of its partitions.
 
-    Attributes
-    ----------
-    name
-        Kafka's name, if Kafka has the number.
-    kind
-        Whether it goes up and down, or only up while the query runs.
-    key
-        Its key in the progress, or the key that it is computed from.
-    unit, doc
-        For people.
+    `unit`, `doc`: for people.
     """
 
-    name: str
-    kind: str
+    name: str  # Kafka's name, if Kafka has the number
+    kind: str  # whether it goes up and down, or only up while the query runs
     unit: str
-    key: str
+    key: str  # its key in the progress, or the key that it is computed from
     doc: str
 
 

@@ -25,8 +25,7 @@ log = logging.getLogger(__name__)
 PREFIX = "kafka_consumer_"
 LABELS = ("group", "query", "source")
 PARTITION_LABELS = (*LABELS, "topic", "partition")
-WRITE_EVERY_S = 15.0
-"""How old the file becomes while nothing happens: ages in it are as of then."""
+WRITE_EVERY_S = 15.0  # how old the file becomes while nothing happens: ages in it are as of then
 AT_MOST_EVERY_S = 1.0
 HIGHEST_PORT = 65_535
 IN_USE = (
@@ -44,25 +43,14 @@ def prometheus_name(name: str) -> str:
 class Exporter:
     """Shows numbers of queries, and the listener's commits, from :meth:`start` to :meth:`close`.
 
-    Parameters
-    ----------
-    queries
-        Called at each scrape, from several threads.
-    commits
-        As `queries`: commits of the listener that succeeded and that failed, of all queries, ended ones included.
-    port
-        The port to listen on; 0 for any free one, None for none.
-    address
-        The one to listen on.
-    file
-        The file to write; None for none.
-
-    Raises
-    ------
-    MissingPackageError
-        With advice, when prometheus_client is not installed.
-    ValueError
-        When the port is not valid.
+    `queries`: called at each scrape, from several threads.
+    `commits`: as `queries`: commits of the listener that succeeded and that failed, of all queries, ended ones
+    included.
+    `port`: the port to listen on; 0 for any free one, None for none.
+    `address`: the one to listen on.
+    `file`: the file to write; None for none.
+    Raises MissingPackageError with advice, when prometheus_client is not installed. Raises ValueError when the port is
+    not valid.
     """
 
     def __init__(
@@ -96,15 +84,8 @@ class Exporter:
         return None if self._server is None else self._server.port
 
     def start(self) -> None:
-        """Listen and write.
-
-        Raises
-        ------
-        ListeningError
-            When the port is taken.
-        OSError
-            When the file cannot be written.
-        """
+        """Listen and write. Raises ListeningError when the port is taken. Raises OSError when the file cannot be
+        written."""
         from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfile
 
         registry = CollectorRegistry(auto_describe=False)

@@ -17,27 +17,17 @@ log = logging.getLogger(__name__)
 MOST_CONNECTIONS = 16
 """The most open connections. One more ends the oldest, so clients that open connections and ask nothing block no
 scrape."""
-CONNECTION_S = 10.0
-"""The longest life of a connection. A scrape that takes longer has timed out in Prometheus."""
+CONNECTION_S = 10.0  # the longest life of a connection. A scrape that takes longer has timed out in Prometheus.
 LOOK_EVERY_S = 0.2
 
 
 class ScrapedPort(TCPServer):
     """Answers with a handler, each connection in a thread of its own, from :meth:`start` to :meth:`close`.
 
-    Parameters
-    ----------
-    address, port
-        To listen on; port 0 is any free one.
-    handler
-        Answers one connection.
-    most, connection_s
-        Connections at a time, and seconds that one lasts.
-
-    Raises
-    ------
-    OSError
-        When the port is taken, or the address is not one of this machine's.
+    `address`, `port`: to listen on; port 0 is any free one.
+    `handler`: answers one connection.
+    `most`, `connection_s`: connections at a time, and seconds that one lasts.
+    Raises OSError when the port is taken, or the address is not one of this machine's.
     """
 
     allow_reuse_address = True

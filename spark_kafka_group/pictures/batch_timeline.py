@@ -23,23 +23,15 @@ if TYPE_CHECKING:
 class BatchSpan:
     """A plan of a micro-batch, and its commit.
 
-    Attributes
-    ----------
-    member, batch, replay
-        Whose it is, its number, and whether it is read again after a crash.
-    from_ms
-        When it was planned, ms since the epoch.
-    to_ms
-        When it was committed; None where no event says so.
-    planned, committed
-        Records: offsets of its ranges, and of those whose end was committed.
+    `member`, `batch`, `replay`: whose it is, its number, and whether it is read again after a crash.
+    `planned`, `committed`: records: offsets of its ranges, and of those whose end was committed.
     """
 
     member: Member
     batch: int
     replay: bool
-    from_ms: float
-    to_ms: float | None
+    from_ms: float  # when it was planned, ms since the epoch
+    to_ms: float | None  # when it was committed; None where no event says so
     planned: int
     committed: int = 0
 
@@ -63,11 +55,9 @@ def batch_spans(events: Iterable[Event]) -> tuple[BatchSpan, ...]:
 
 MOST_LANES = 16
 PIXELS = 700.0
-MOST_EDGED = 100
-"""Batches of a member whose edges can be seen."""
+MOST_EDGED = 100  # batches of a member whose edges can be seen
 MOST_MARKS = 400
-LOGARITHMIC_FROM = 30.0
-"""The ratio of the longest batch to the shortest from which the axis is logarithmic."""
+LOGARITHMIC_FROM = 30.0  # the ratio of the longest batch to the shortest from which the axis is logarithmic
 
 
 def batches(files: Files, theme: str = "light") -> Figure:

@@ -27,15 +27,12 @@ class Theme:
     panel: str
     text: str
     grid: str
-    faint: str
-    """The colour of lines that must not hide others."""
+    faint: str  # the colour of lines that must not hide others
     hatch: str
-    rest: str
-    """The colour of all members or partitions without a colour of their own."""
+    rest: str  # the colour of all members or partitions without a colour of their own
     alarm: str
     members: tuple[str, ...]
-    heat: str
-    """A colour map of matplotlib's, whose low end is near the background."""
+    heat: str  # a colour map of matplotlib's, whose low end is near the background
 
 
 LIGHT = Theme(
@@ -52,13 +49,7 @@ THEMES = {"light": LIGHT, "dark": DARK}
 
 
 def theme_named(theme: str) -> Theme:
-    """A theme by its name.
-
-    Raises
-    ------
-    ValueError
-        When there is none of this name.
-    """
+    """A theme by its name. Raises ValueError when there is none of this name."""
     if theme not in THEMES:
         raise ValueError(f"theme ({theme!r}) must be one of {', '.join(THEMES)}")
     return THEMES[theme]
@@ -66,8 +57,7 @@ def theme_named(theme: str) -> Theme:
 
 LONGEST = 28
 LONGEST_OF_SEVERAL = 22
-LONGEST_TITLE = 90
-"""Characters of a line of the title that are not wider than a picture."""
+LONGEST_TITLE = 90  # characters of a line of the title that are not wider than a picture
 SHORTEST_ID = 8
 MOST_NAMES = 3
 
@@ -125,26 +115,16 @@ def _is_id(name: str) -> bool:
 WIDTH_PX, DPI = 900, 100
 TITLE_PX, AROUND_PX = 70, 45
 """Of a figure: for its title and the name of its axis of time, and for each of its axes, for heading and space."""
-TALL_PX, LOW_PX, WHOLE_PX = 265, 175, 485
-"""Of axes: of two, and of those that are alone."""
-ROW_PX, BAR_PX = 50, 40
-"""Of axes with a row for each partition or member: at most these, the bar of a row included."""
-LEAST_PX, NAME_PX = 130, 18
-"""Of axes with few rows: the room for the axes' name, and for each line of the legend."""
+TALL_PX, LOW_PX, WHOLE_PX = 265, 175, 485  # of axes: of two, and of those that are alone
+ROW_PX, BAR_PX = 50, 40  # of axes with a row for each partition or member: at most these, the bar of a row included
+LEAST_PX, NAME_PX = 130, 18  # of axes with few rows: the room for the axes' name, and for each line of the legend
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 12, 10, 9
-MOST_NAMED = 7
-"""Members, partitions or phases that a picture names; it adds the others up."""
+MOST_NAMED = 7  # members, partitions or phases that a picture names; it adds the others up
 NEEDED = "pictures need matplotlib, which the extra 'notebook' has: pip install matplotlib"
 
 
 def canvas(theme: Theme, title: str, heights_px: Sequence[float] = (TALL_PX, LOW_PX)) -> tuple[Picture, list[Any]]:
-    """A figure with axes one below the other.
-
-    Raises
-    ------
-    ImportError
-        With advice, when matplotlib is not installed.
-    """
+    """A figure with axes one below the other. Raises ImportError with advice, when matplotlib is not installed."""
     try:
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
 
 BINS, STEPS = 60, 300
-USUAL = 3.0
-"""Times the median time between two commits of a member, up to which it has worked all the time."""
+USUAL = 3.0  # times the median time between two commits of a member, up to which it has worked all the time
 BY_END = attrgetter("end")
 
 

@@ -16,24 +16,16 @@ from spark_kafka_group.tools.event_logs import Event, read_run
 from spark_kafka_group.values.offsets import TopicPartition
 
 Files = Iterable[Path | str]
-Member = tuple[str, str]
-"""Group and member."""
-LONGEST_OF_BOTH = 13
-"""Characters of the group's name, and of the member's, where both are shown."""
+Member = tuple[str, str]  # group and member
+LONGEST_OF_BOTH = 13  # characters of the group's name, and of the member's, where both are shown
 
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """Events of a run in order of time, at least one, and what all its pictures show alike.
-
-    Attributes
-    ----------
-    remarks
-        About the files.
-    """
+    """Events of a run in order of time, at least one, and what all its pictures show alike."""
 
     events: Sequence[Event]
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...]  # about the files
     theme: Theme
 
     @cached_property
@@ -68,15 +60,8 @@ class LoggedRun:
 
 
 def read(files: Files, theme: str) -> LoggedRun:
-    """Events of all files, to be drawn in a theme.
-
-    Raises
-    ------
-    ToolError
-        When a file cannot be read, a line is no event, or there is no event at all.
-    ValueError
-        When there is no theme of this name.
-    """
+    """Events of all files, to be drawn in a theme. Raises ToolError when a file cannot be read, a line is no event, or
+    there is no event at all. Raises ValueError when there is no theme of this name."""
     if isinstance(files, str | Path):
         files = [files]
     paths = [Path(file) for file in files]
@@ -91,15 +76,10 @@ def read(files: Files, theme: str) -> LoggedRun:
 class Absence:
     """After its last event of one process of a member, until the first of the next; None if there is no next.
 
-    Attributes
-    ----------
-    member
-        Group and member.
-    from_ms, to_ms
-        Times since the epoch.
+    `from_ms`, `to_ms`: times since the epoch.
     """
 
-    member: Member
+    member: Member  # group and member
     from_ms: float
     to_ms: float | None
 
@@ -111,8 +91,7 @@ class _KnownMember:
     owned: frozenset[TopicPartition] = frozenset()
     kept: frozenset[TopicPartition] = frozenset()
     """The partitions of the newest assignment that it had before, until the first event after it."""
-    before: Event | None = None
-    """The event before that assignment."""
+    before: Event | None = None  # the event before that assignment
     last: Event | None = None
     generation: int = -1
     gone: list[tuple[float, float]] = field(default_factory=list)

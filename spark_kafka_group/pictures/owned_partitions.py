@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
 
 
-Partition = tuple[str, TopicPartition]
-"""A partition, and the group that it belongs to."""
+Partition = tuple[str, TopicPartition]  # a partition, and the group that it belongs to
 
 
 @dataclass(frozen=True)
@@ -143,8 +142,7 @@ def _without(span: OwnedSpan, gone: Iterable[Absence]) -> Iterator[OwnedSpan]:
 
 MOST_LABELS = 20
 LONGEST_OF_A_ROW = 18
-FEW = 6
-"""Rows beside which a name in one line would have no room."""
+FEW = 6  # rows beside which a name in one line would have no room
 
 
 def name_rows(axes: Any, rows: Sequence[Partition], every: int = 1) -> None:
@@ -183,14 +181,10 @@ def _name_topics(axes: Any, rows: Sequence[Partition], topics: int, every: int) 
     axes.set_ylabel(f"{nth(every)}partition of {canvas.short(topics)} topics")
 
 
-MOST_BARS, MOST_BAR_ROWS = 2_000, 60
-"""With more bars or rows than these, the picture is made of cells."""
-MOST_ROWS, COLUMNS = 600, 1_200
-"""Of cells."""
-MOST_LINES = 60
-"""Generations that are drawn."""
-OTHER_NAMES = 2
-"""In the legend, beside members."""
+MOST_BARS, MOST_BAR_ROWS = 2_000, 60  # with more bars or rows than these, the picture is made of cells
+MOST_ROWS, COLUMNS = 600, 1_200  # of cells
+MOST_LINES = 60  # generations that are drawn
+OTHER_NAMES = 2  # in the legend, beside members
 
 
 def owners(files: Files, theme: str = "light") -> Figure:

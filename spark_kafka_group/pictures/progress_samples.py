@@ -28,22 +28,14 @@ if TYPE_CHECKING:
 class ProgressSample:
     """One progress.
 
-    Attributes
-    ----------
-    time_ms
-        When its trigger began, since the epoch.
-    durations_ms
-        By phase, as ``durationMs`` has them; with ``triggerExecution``, the whole.
-    lag
-        Records behind the end of the log, by partition; empty where the progress does not have it.
-    read
-        Offsets that the micro-batch read, by partition; 0 for those that had no new records.
+    `lag`: records behind the end of the log, by partition; empty where the progress does not have it.
+    `read`: offsets that the micro-batch read, by partition; 0 for those that had no new records.
     """
 
-    time_ms: float
+    time_ms: float  # when its trigger began, since the epoch
     batch: int
     groups: frozenset[str]
-    durations_ms: Mapping[str, float]
+    durations_ms: Mapping[str, float]  # by phase, as ``durationMs`` has them; with ``triggerExecution``, the whole
     lag: Mapping[TopicPartition, int]
     read: Mapping[TopicPartition, int]
 
@@ -51,15 +43,8 @@ class ProgressSample:
 def samples(progress: Iterable[Mapping[str, Any]]) -> tuple[ProgressSample, ...]:
     """Those that have a groupkafka source, in order of time.
 
-    Parameters
-    ----------
-    progress
-        StreamingQueryProgress, or dicts of the same names, as ``query.recentProgress`` has and as its JSON is.
-
-    Raises
-    ------
-    ValueError
-        When there is none, or it is no progress.
+    `progress`: StreamingQueryProgress, or dicts of the same names, as ``query.recentProgress`` has and as its JSON is.
+    Raises ValueError when there is none, or it is no progress.
     """
     found = sorted((one for each in progress if (one := _sample(each))), key=lambda sample: sample.time_ms)
     if not found:
@@ -121,8 +106,7 @@ def _json(offset: object) -> dict[str, Any]:
 
 WHOLE = "triggerExecution"
 MOST_BARS = 150
-LONGER = 2.5
-"""Times the length that nine of ten bars do not exceed: longer ones are cut."""
+LONGER = 2.5  # times the length that nine of ten bars do not exceed: longer ones are cut
 MOST_NAMED = 4
 
 
@@ -189,8 +173,7 @@ def _of(durations_ms: Mapping[str, float], phase: str, phases: Sequence[str]) ->
 
 MOST_LABELS = 12
 MOST_PARTITIONS = 400
-MOST_APART = 60
-"""Bars with space between them."""
+MOST_APART = 60  # bars with space between them
 
 
 def skew(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:

@@ -74,8 +74,7 @@ FORMATTED_WITHIN_S = 90.0
 TOOL_WITHIN_S = 120.0
 
 WITH_PRODUCER_IDS = (3, 0)
-WITH_ITS_OWN_TOOLS = (3, 8)
-"""Versions before have their tools in the broker's module, as `kafka.admin...`."""
+WITH_ITS_OWN_TOOLS = (3, 8)  # versions before have their tools in the broker's module, as `kafka.admin...`
 
 
 class KafkaCluster:

@@ -38,13 +38,7 @@ def cache_directory() -> Path:
 
 
 def writable(folder: Path) -> Path:
-    """`folder`, made if it is not there.
-
-    Raises
-    ------
-    RuntimeError
-        When it cannot be written.
-    """
+    """`folder`, made if it is not there. Raises RuntimeError when it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -57,28 +51,15 @@ def writable(folder: Path) -> Path:
 
 
 def java_version() -> str:
-    """The version that the java command reports.
-
-    Raises
-    ------
-    RuntimeError
-        As :func:`java`.
-    """
+    """The version that the java command reports. Raises RuntimeError as :func:`java`."""
     return version_of(java())
 
 
 def jars(module: str, version: str = VERSION) -> Path:
     """The folder with a Kafka module's jars and those it needs, downloaded if it is not there yet.
 
-    Parameters
-    ----------
-    module
-        ``kafka_2.13``, the broker, or ``kafka-tools``, the console tools.
-
-    Raises
-    ------
-    RuntimeError
-        When the download fails, with the end of Ivy's output.
+    `module`: ``kafka_2.13``, the broker, or ``kafka-tools``, the console tools.
+    Raises RuntimeError when the download fails, with the end of Ivy's output.
     """
 
     def retrieve_all(parts: Path) -> None:
@@ -91,17 +72,9 @@ def jars(module: str, version: str = VERSION) -> Path:
 def once(target: Path, make: Callable[[Path], None], doing: str) -> Path:
     """`target`, made by the first process on this machine that needs it.
 
-    Parameters
-    ----------
-    make
-        Called with an empty folder; its ``lib`` becomes `target` afterwards.
-    doing
-        Line for stderr before that: it takes a while.
-
-    Raises
-    ------
-    RuntimeError
-        When the folder of `target` cannot be written.
+    `make`: called with an empty folder; its ``lib`` becomes `target` afterwards.
+    `doing`: line for stderr before that: it takes a while.
+    Raises RuntimeError when the folder of `target` cannot be written.
     """
     if target.exists():
         return target
@@ -147,13 +120,8 @@ def _pyspark_jar(pattern: str) -> Path:
 
 
 def retrieve(organisation: str, module: str, version: str, parts: Path, *more: str, attempts: int = ATTEMPTS) -> None:
-    """Download a module and its dependencies into ``lib`` in the folder `parts`; `more` are options of Ivy.
-
-    Raises
-    ------
-    RuntimeError
-        When the download fails, with the end of Ivy's output.
-    """
+    """Download a module and its dependencies into ``lib`` in the folder `parts`; `more` are options of Ivy. Raises
+    RuntimeError when the download fails, with the end of Ivy's output."""
     command = [
         java(), "-jar", str(_pyspark_jar("ivy-*.jar")),
         "-dependency", organisation, module, version, "-confs", "default", *more,
@@ -208,13 +176,8 @@ ANY_JVM = "-XX:+IgnoreUnrecognizedVMOptions"
 
 
 def prepared_folder(version: str, start: Callable[[Path], None]) -> Path:
-    """The folder with both; `start` makes it now, in the folder that it is given, if this is the first start.
-
-    Raises
-    ------
-    RuntimeError
-        When Kafka cannot be downloaded or started.
-    """
+    """The folder with both; `start` makes it now, in the folder that it is given, if this is the first start. Raises
+    RuntimeError when Kafka cannot be downloaded or started."""
     # An archive is for one JVM and the very same jars.
     jars = "\n".join(map(str, [java_version(), *logging_jars()]))
     name = f"started-{hashlib.sha256(jars.encode()).hexdigest()[:12]}"

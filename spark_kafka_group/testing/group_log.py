@@ -39,13 +39,8 @@ class GroupGeneration:
 
 
 def decode(key: bytes, value: bytes | None) -> OffsetCommitted | GroupGeneration | None:
-    """One record of the offsets topic; None for kinds of other group protocols, and for a group's tombstone.
-
-    Raises
-    ------
-    ValueError
-        When the bytes are of another kind.
-    """
+    """One record of the offsets topic; None for kinds of other group protocols, and for a group's tombstone. Raises
+    ValueError when the bytes are of another kind."""
     entry = decoding.decode(key, value)
     match entry:
         case decoding.CommitEntry():

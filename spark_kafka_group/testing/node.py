@@ -235,8 +235,7 @@ class Node:
             )  # fmt: skip
 
 
-PARENT, SESSION = 1, 3
-"""Fields of /proc/<pid>/stat, counted from the state."""
+PARENT, SESSION = 1, 3  # fields of /proc/<pid>/stat, counted from the state
 
 
 def children(pid: int) -> list[int]:

@@ -6,8 +6,7 @@ import datetime
 import json
 from collections.abc import Callable
 
-PARTITIONS = 3
-"""The partitions of a new topic."""
+PARTITIONS = 3  # the partitions of a new topic
 REACHED_WITHIN_MS = 5_000
 ITEMS = ("espresso", "flat white", "cold brew", "croissant", "cinnamon roll")
 FIRST_ORDER = datetime.datetime(2026, 1, 1, 9, tzinfo=datetime.UTC)
@@ -44,20 +43,11 @@ def produce(
 ) -> None:
     """Send records with the keys ``0``, ``1``, ..., and wait until the brokers have them; make a topic if needed.
 
-    Parameters
-    ----------
-    argument
-        The command's that names brokers, for the error.
-    values
-        What they hold: one of :data:`VALUES`.
-    partitions
-        Of the topic; :data:`PARTITIONS`, or as many as it has, if not given.
-
-    Raises
-    ------
-    RuntimeError
-        When no broker answers, the name is none of a topic, the topic is there with another number of partitions, or
-        the brokers do not take the records.
+    `argument`: the command's that names brokers, for the error.
+    `values`: what they hold: one of :data:`VALUES`.
+    `partitions`: of the topic; :data:`PARTITIONS`, or as many as it has, if not given.
+    Raises RuntimeError when no broker answers, the name is none of a topic, the topic is there with another number of
+    partitions, or the brokers do not take the records.
     """
     from kafka import KafkaProducer
     from kafka.errors import KafkaError

@@ -19,8 +19,7 @@ from spark_kafka_group.options import parsing
 from spark_kafka_group.text.foreign_text import AsWritten
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-Commands = Any
-"""The result of ``ArgumentParser.add_subparsers``."""
+Commands = Any  # the result of ``ArgumentParser.add_subparsers``
 
 LONGEST_INTERVAL_S = 86_400
 CLIENT_OPTIONS = ("client.id", "request.timeout.ms", "security.protocol", "sasl.", "ssl.")

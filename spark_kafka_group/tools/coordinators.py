@@ -26,13 +26,7 @@ NOT_SHOWN = (
 
 
 def led(leaders: Mapping[TopicPartition, BrokerNode | None], group: str) -> tuple[TopicPartition, BrokerNode]:
-    """The partition that has a group's records, and its leader.
-
-    Raises
-    ------
-    ToolError
-        When it has none.
-    """
+    """The partition that has a group's records, and its leader. Raises ToolError when it has none."""
     tp = TopicPartition(OFFSETS_TOPIC, decoding.coordinator_partition(group, len(leaders)))
     leader = leaders[tp]
     if leader is None:
@@ -41,13 +35,7 @@ def led(leaders: Mapping[TopicPartition, BrokerNode | None], group: str) -> tupl
 
 
 def require_coordinator(admin: GroupAdmin, group: str) -> None:
-    """Look, before brokers are asked for a group, whether one answers.
-
-    Raises
-    ------
-    ToolError
-        When none does.
-    """
+    """Look, before brokers are asked for a group, whether one answers. Raises ToolError when none does."""
     leaders = _leaders(admin)
     if leaders:
         led(leaders, group)

@@ -190,12 +190,7 @@ def of_one_group(report: GroupReport) -> Reports:
 def of_all_groups(
     admin: GroupAdmin, clock: Callable[[], float], positions: checkpoint.Positions | None = None
 ) -> Reports:
-    """All groups of consumers as they are now, by name, without those that go meanwhile.
-
-    Raises
-    ------
-    BrokerError
-    """
+    """All groups of consumers as they are now, by name, without those that go meanwhile. Raises BrokerError."""
     looked, failed = [], []
     for name, kind in sorted(admin.groups().items()):
         if kind in (CLASSIC, CONSUMER):
@@ -216,14 +211,8 @@ def of_all_groups(
 def look(
     admin: GroupAdmin, group: str, clock: Callable[[], float], positions: checkpoint.Positions | None = None
 ) -> GroupReport:
-    """A group as it is now; `positions` are those of its queries, where they are known.
-
-    Raises
-    ------
-    ToolError
-        When the group does not exist, has no coordinator, or is not one of consumers.
-    BrokerError
-    """
+    """A group as it is now; `positions` are those of its queries, where they are known. Raises ToolError when the group
+    does not exist, has no coordinator, or is not one of consumers. Raises BrokerError."""
     require_coordinator(admin, group)
     (report,) = _with_generations(admin, [look_without_generation(admin, group, clock, positions)])
     return report

@@ -303,19 +303,12 @@ def _waited_for(error: BaseException | None) -> list[StreamingQuery]:
 class _Left(NamedTuple):
     """How queries were stopped.
 
-    Attributes
-    ----------
-    groups
-        Whether their members have left their groups.
-    open
-        Of transactions that may be open: the kafka.transactional.id, and the timeout in milliseconds.
-    named
-        These groups, where the readers' files had them.
+    `open`: of transactions that may be open: the kafka.transactional.id, and the timeout in milliseconds.
     """
 
-    groups: bool
+    groups: bool  # whether their members have left their groups
     open: tuple[tuple[str, int], ...] = ()
-    named: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()  # these groups, where the readers' files had them
 
 
 def _stopped(groups: tuple[str, ...], left: _Left) -> str:

@@ -30,8 +30,7 @@ from spark_kafka_group.tools.arguments import ToolError
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 
 MOST_MS = 2**63
-LONGEST_LINE = 2**24
-"""Bytes. An event of 100,000 partitions has a fourth of them."""
+LONGEST_LINE = 2**24  # bytes. An event of 100,000 partitions has a fourth of them.
 MOST_SHARED = 100_000
 NOTHING: Mapping[TopicPartition, Any] = MappingProxyType({})
 
@@ -72,14 +71,8 @@ class Run:
 
 
 def read_run(paths: Iterable[Path]) -> Run:
-    """Events of all files, merged by time.
-
-    Raises
-    ------
-    ToolError
-        When a file cannot be read, or a line is no event; but the last line of a file may be cut off, as a writer that
-        was killed leaves it.
-    """
+    """Events of all files, merged by time. Raises ToolError when a file cannot be read, or a line is no event; but the
+    last line of a file may be cut off, as a writer that was killed leaves it."""
     files, remarks = [], []
     for path in paths:
         events, remark = _read_file(path)
@@ -94,13 +87,7 @@ def merge(files: Iterable[Sequence[Event]]) -> tuple[Event, ...]:
 
 
 def parse(line: str, where: str = "") -> Event:
-    """One line as an event.
-
-    Raises
-    ------
-    ValueError
-        With the reason.
-    """
+    """One line as an event. Raises ValueError with the reason."""
     obj = parsed(line)
     if not isinstance(obj, dict):
         raise ValueError("not a JSON object")

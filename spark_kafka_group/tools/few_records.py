@@ -18,18 +18,14 @@ from spark_kafka_group.wire.admin import GroupAdmin, LogRecord
 
 BYTES_OF_A_SAMPLE = 64 * 1024
 """The most bytes that brokers send of each partition at a time; a larger record batch comes whole."""
-ROLE = "explore"
-"""The end of the client.id."""
+ROLE = "explore"  # the end of the client.id
 
 
 def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
     """Records of ranges, with the names of the source's columns, a dict each; ``timestamp`` is in milliseconds.
 
-    No calendar has all timestamps: some producers write microseconds. MAX_TIMESTAMP_MS stands for any beyond it.
-
-    Raises
-    ------
-    ReadError, BrokerError
+    No calendar has all timestamps: some producers write microseconds. MAX_TIMESTAMP_MS stands for any beyond it. Raises
+    ReadError, BrokerError.
     """
     wanted = tuple(r for r in ranges if r.size > 0)
     brokers = Brokers(options.client, role=ROLE)

@@ -57,10 +57,7 @@ def partitions(tps: Collection[TopicPartition]) -> str:
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], may_lack: Collection[str] = ()) -> str:
     """A table for standard output: folded to the width of a terminal, and else whole, as scripts read it.
 
-    Parameters
-    ----------
-    may_lack
-        Headers of columns that a terminal shows only if a row has a value there.
+    `may_lack`: headers of columns that a terminal shows only if a row has a value there.
     """
     if not sys.stdout.isatty():
         return whole(headers, rows)

@@ -116,14 +116,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def locate(admin: GroupAdmin, group: str) -> Located:
-    """Where a group's records are, computed from its name as the brokers do.
-
-    Raises
-    ------
-    ToolError
-        When the cluster has no offsets topic, or the partition has no leader.
-    BrokerError
-    """
+    """Where a group's records are, computed from its name as the brokers do. Raises ToolError when the cluster has no
+    offsets topic, or the partition has no leader. Raises BrokerError."""
     leaders = admin.leaders([OFFSETS_TOPIC])
     if not leaders:
         raise ToolError(f"{NOT_SHOWN}, or no group has been used in it yet")

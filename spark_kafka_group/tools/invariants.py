@@ -64,10 +64,7 @@ def histories(events: Iterable[Event]) -> Mapping[tuple[str, TopicPartition], Hi
 class Sight:
     """A member that wrote events covers a partition in the generations in which it owned it, and in no other.
 
-    Parameters
-    ----------
-    events
-        Of a run, in any order.
+    `events`: of a run, in any order.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -97,8 +94,7 @@ class Sight:
         return (group, generation) not in self._owned and all(everything <= owned for owned in around)
 
 
-WITHOUT_MEMBERSHIP = -1
-"""The generation of a member that was assigned its partitions by hand."""
+WITHOUT_MEMBERSHIP = -1  # the generation of a member that was assigned its partitions by hand
 
 ONE_OWNER = "one owner"
 PLANNED_BY_OWNER = "planned by its owner"
@@ -265,10 +261,7 @@ def one_after_another(history: History, sight: Sight | None = None) -> Iterator[
     A gap that ranges planned and not committed fill exactly is in doubt. One is unseen if members that wrote no events
     may have filled it.
 
-    Parameters
-    ----------
-    sight
-        The generations that the events cover; all if not given, as all members wrote events.
+    `sight`: the generations that the events cover; all if not given, as all members wrote events.
     """
     last: Commit | None = None
     moved: dict[str, int] = {}

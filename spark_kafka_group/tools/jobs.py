@@ -26,10 +26,8 @@ With --path: prints where it is, for a spark-submit of your own:
       "$(groupkafka jobs --path stream-to-parquet)" ...
 """
 SETTINGS = "spark-defaults.conf"
-WITHOUT_SPARK_SUBMIT = "demo"
-"""It starts a broker, and spark-submit itself."""
-HELP = {"-h", "--help"}
-"""Arguments with which a program starts no Spark."""
+WITHOUT_SPARK_SUBMIT = "demo"  # it starts a broker, and spark-submit itself
+HELP = {"-h", "--help"}  # arguments with which a program starts no Spark
 
 
 def add_to(commands: Commands) -> None:

@@ -18,8 +18,7 @@ from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.spark.installation import why_no_jvm
 from spark_kafka_group.text.foreign_text import printable
 
-NOTICED_S = 2.0
-"""Within this time the system says of a process that it has ended, after its connections have."""
+NOTICED_S = 2.0  # within this time the system says of a process that it has ended, after its connections have
 JVM_ENDED = (
     "Spark's JVM has ended: it was killed, perhaps as memory was short. Start the program again: its queries go on "
     "from their checkpoints"
@@ -46,8 +45,7 @@ OF_SPARK = {
     ),
 }
 """What Spark says without asking this package, and what a user is to do."""
-_arguments: dict[str, str] = {}
-"""Arguments of this program by the options that they stand for."""
+_arguments: dict[str, str] = {}  # arguments of this program by the options that they stand for
 
 
 def given_as(arguments: Mapping[str, str]) -> None:

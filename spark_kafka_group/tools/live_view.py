@@ -25,30 +25,17 @@ from spark_kafka_group.tools.admin_connection import as_given
 L = TypeVar("L")
 
 CLOSED_WITHIN_S = 1.0
-LEAST_OF_NAMES = 8
-"""Characters that a name keeps."""
+LEAST_OF_NAMES = 8  # characters that a name keeps
 
 
 @dataclass(frozen=True)
 class ShownGroups(ABC):
-    """What was found of groups, in the forms in which a view shows it.
+    """What was found of groups, in the forms in which a view shows it."""
 
-    Attributes
-    ----------
-    name
-        Of the one group, which stands before the facts.
-    facts
-        Of the heading; the lag is the last.
-    problems
-        Which facts are missing, and why.
-    objects
-        For JSON.
-    """
-
-    name: str
-    facts: tuple[str, ...]
-    problems: tuple[str | None, ...]
-    objects: tuple[dict[str, Any], ...]
+    name: str  # of the one group, which stands before the facts
+    facts: tuple[str, ...]  # of the heading; the lag is the last
+    problems: tuple[str | None, ...]  # which facts are missing, and why
+    objects: tuple[dict[str, Any], ...]  # for JSON
 
     def heading(self, width: int) -> str:
         """Name and facts, in `width` columns if the lag alone has room there.
@@ -93,35 +80,21 @@ class Seen(Generic[L]):
 class LiveView(Generic[L]):
     """What a command looks at, and how it is shown.
 
-    Attributes
-    ----------
-    look
-        Asks the brokers; what was found before is given.
-    shown
-        What was found, in one of the orders.
-    sort, sorts
-        The order of the rows at the start, and all orders, which keys choose by their first letters.
-    unprinted
-        Looks at the start that are not printed: rates take two.
-    once
-        Whether a pipe gets one look only.
+    `sort`, `sorts`: the order of the rows at the start, and all orders, which keys choose by their first letters.
     """
 
-    look: Callable[[L | None], L]
-    shown: Callable[[L, str], ShownGroups]
+    look: Callable[[L | None], L]  # asks the brokers; what was found before is given
+    shown: Callable[[L, str], ShownGroups]  # what was found, in one of the orders
     interval_s: float
     sort: str = ""
     sorts: tuple[str, ...] = ()
-    unprinted: int = 0
-    once: bool = False
+    unprinted: int = 0  # looks at the start that are not printed: rates take two
+    once: bool = False  # whether a pipe gets one look only
 
     def looks(self, waited: Callable[[float], object] = time.sleep) -> Iterator[Seen[L]]:
         """What is found now, and again after each interval; a later look that fails is the problem of the one before.
 
-        Parameters
-        ----------
-        waited
-            Waits so many seconds, and says whether the end was asked for.
+        `waited`: waits so many seconds, and says whether the end was asked for.
         """
         seen = self._seen(None)
         yield seen
@@ -141,13 +114,7 @@ class LiveView(Generic[L]):
 
 
 def watch(view: LiveView[L], args: argparse.Namespace) -> int:
-    """Show groups until the end is asked for; returns the exit code.
-
-    Raises
-    ------
-    GroupKafkaError
-        Of the first look.
-    """
+    """Show groups until the end is asked for; returns the exit code. Raises GroupKafkaError of the first look."""
     if view.once or args.json or not terminal.there_is_one():
         for seen in itertools.islice(view.looks(), view.unprinted, view.unprinted + 1 if view.once else None):
             groups = view.shown(seen.found, view.sort)
@@ -188,10 +155,7 @@ def _show(view: LiveView[L], args: argparse.Namespace) -> int:
 class Observer(Generic[L]):
     """Looks once, and, when it has been started, again and again in a thread of its own.
 
-    Attributes
-    ----------
-    seen
-        The newest.
+    `seen`: the newest.
     """
 
     def __init__(self, view: LiveView[L]) -> None:
@@ -217,10 +181,8 @@ class Observer(Generic[L]):
         return not self._thread.is_alive()
 
 
-LATE_AFTER = 3
-"""So many intervals and times of a look without a new look, and the view says so."""
-AND_MORE = "  …"
-"""What is left of the brokers' addresses in the first line where they have no room."""
+LATE_AFTER = 3  # so many intervals and times of a look without a new look, and the view says so
+AND_MORE = "  …"  # what is left of the brokers' addresses in the first line where they have no room
 
 
 class Screen:

@@ -23,15 +23,8 @@ ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
     """Settings of a properties file. Errors give the place of a mistake, and not its text: it may be secret.
 
-    Parameters
-    ----------
-    known
-        Settings that have an effect, in any case; a name that ends in ``.`` stands for all that begin so.
-
-    Raises
-    ------
-    OptionError
-        When the file cannot be read, or has a setting that would be without effect.
+    `known`: settings that have an effect, in any case; a name that ends in ``.`` stands for all that begin so.
+    Raises OptionError when the file cannot be read, or has a setting that would be without effect.
     """
     settings = {}
     for number, line in _logical_lines(_text(path)):

@@ -138,14 +138,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_idle(admin: GroupAdmin, group: str) -> None:
-    """Check that a group is of consumers, and has no members.
-
-    Raises
-    ------
-    ToolError
-        With the names of its members.
-    BrokerError
-    """
+    """Check that a group is of consumers, and has no members. Raises ToolError with the names of its members. Raises
+    BrokerError."""
     described = admin.describe(group)
     if described.use != CONSUMER:
         raise ToolError(of_no_consumers(group, described.use, "--reset-offsets"))
@@ -156,14 +150,8 @@ def check_idle(admin: GroupAdmin, group: str) -> None:
 
 
 def plan(admin: GroupAdmin, group: str, target: Target, scopes: Collection[Scope] | None) -> list[Change]:
-    """The new offset of every partition, in order; of all committed partitions where no scopes are given.
-
-    Raises
-    ------
-    ToolError
-        When a partition does not exist, or has nothing committed to shift.
-    BrokerError
-    """
+    """The new offset of every partition, in order; of all committed partitions where no scopes are given. Raises
+    ToolError when a partition does not exist, or has nothing committed to shift. Raises BrokerError."""
     committed = {tp: known.offset for tp, known in admin.committed(group).items()}
     if scopes is None:
         if not committed:
@@ -177,12 +165,7 @@ def plan(admin: GroupAdmin, group: str, target: Target, scopes: Collection[Scope
 
 
 def execute(admin: GroupAdmin, group: str, changes: Sequence[Change]) -> None:
-    """Check again that the group has no members, and commit.
-
-    Raises
-    ------
-    ToolError, CommitError, BrokerError
-    """
+    """Check again that the group has no members, and commit. Raises ToolError, CommitError, BrokerError."""
     check_idle(admin, group)
     try:
         admin.commit(group, {change.tp: change.new for change in changes})

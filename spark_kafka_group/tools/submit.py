@@ -33,10 +33,8 @@ from spark_kafka_group.tools.properties import read_properties
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
-LONGEST_FOLDER = 60
-"""Bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux."""
-OF_CONNECTIONS = ("connection", "security")
-"""Sections of options that source and sink share."""
+LONGEST_FOLDER = 60  # bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux.
+OF_CONNECTIONS = ("connection", "security")  # sections of options that source and sink share
 OF_EXECUTORS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 

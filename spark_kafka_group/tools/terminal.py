@@ -35,10 +35,7 @@ def there_is_one() -> bool:
 class Terminal:
     """A screen with keys. A context manager, for the main thread.
 
-    Attributes
-    ----------
-    ended_by
-        The signal that asked for the end.
+    `ended_by`: the signal that asked for the end.
     """
 
     def __init__(self) -> None:

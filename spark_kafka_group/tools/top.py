@@ -81,27 +81,18 @@ def run(args: argparse.Namespace) -> int:
         return watch(LiveView(look, shown, args.interval, args.sort, SORTS, unprinted=1, once=args.once), args)
 
 
-OVER_S = 30.0
-"""Rates are means of the last half minute: a query commits once in each micro-batch."""
+OVER_S = 30.0  # rates are means of the last half minute: a query commits once in each micro-batch
 
 
 @dataclass(frozen=True)
 class GroupLook:
-    """Groups and ends of logs at one moment; of a single group also its partitions.
+    """Groups and ends of logs at one moment; of a single group also its partitions."""
 
-    Attributes
-    ----------
-    at_s
-        The moment by a clock that is never set.
-    problem
-        Which facts are missing, and why.
-    """
-
-    at_s: float
+    at_s: float  # the moment by a clock that is never set
     groups: Mapping[str, GroupOffsets]
     ends: Mapping[TopicPartition, int]
     partitions: tuple[PartitionRow, ...] = ()
-    problem: str | None = None
+    problem: str | None = None  # which facts are missing, and why
 
 
 @dataclass(frozen=True)

@@ -168,18 +168,14 @@ def _prefix(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-ABORTED_WITHIN_S = 5.0
-"""How long the end of a program may wait for brokers."""
+ABORTED_WITHIN_S = 5.0  # how long the end of a program may wait for brokers
 
 
 def planned_writes(folder: Path) -> Iterator[tuple[str, int]]:
     """Of the exactly-once writes that were planned, and not ended: kafka.transactional.id, and the timeout in
     milliseconds of their transactions.
 
-    Parameters
-    ----------
-    folder
-        Shared by the processes of the Spark application.
+    `folder`: shared by the processes of the Spark application.
     """
     for path in sorted(folder.glob(f"{PLANS_PREFIX}*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

@@ -85,12 +85,8 @@ class Report:
 def verify(events: Iterable[Event], all_members: bool = True) -> Report:
     """Check a run.
 
-    Parameters
-    ----------
-    events
-        In order of time, as :func:`spark_kafka_group.tools.event_logs.merge` gives them.
-    all_members
-        Whether they are those of all members that their groups had.
+    `events`: in order of time, as :func:`spark_kafka_group.tools.event_logs.merge` gives them.
+    `all_members`: whether they are those of all members that their groups had.
     """
     events = tuple(events)
     partitions = histories(events)
