@@ -31,7 +31,7 @@ from spark_kafka_group.spark.installation import require_found
 from spark_kafka_group.text.foreign_text import parsed
 from spark_kafka_group.values.file_sinks import FILE_SINK, refuse, why_batches_are_skipped
 from spark_kafka_group.values.files import remove
-from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, offset_of_any_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +75,7 @@ class Reported:
 
 def is_ours(source: SourceProgress) -> bool:
     """Whether a source is a groupkafka source."""
-    try:
-        end = parsed(source.endOffset)
-    except (ValueError, TypeError):
-        return False
-    return isinstance(end, dict) and GROUP_KEY in end
+    return GROUP_KEY in offset_of_any_source(source.endOffset)
 
 
 def offset(text: str | None) -> GroupOffset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import shortened
-from spark_kafka_group.values.offsets import GROUP_KEY
+from spark_kafka_group.values.offsets import GROUP_KEY, offset_of_any_source
 
 TERMINAL = "/dev/tty"  # the terminal of this process, wherever its output goes
 NUMBERS = 56  # columns that the numbers of a bar take
@@ -53,12 +52,12 @@ def lag_of(batch: StreamingQueryProgress) -> int:
 
 def generation_of(batch: StreamingQueryProgress) -> int | None:
     """The generation that planned the batch, of its first groupkafka source; None if it has none."""
-    ends = (_json(source.endOffset) for source in batch.sources)
+    ends = (offset_of_any_source(source.endOffset) for source in batch.sources)
     return next((end[GROUP_KEY]["generation"] for end in ends if GROUP_KEY in end), None)
 
 
 def _behind(end_offset: str, latest_offset: str) -> int:
-    end, latest = _json(end_offset), _json(latest_offset)
+    end, latest = offset_of_any_source(end_offset), offset_of_any_source(latest_offset)
     if GROUP_KEY not in end:
         return 0
     return sum(
@@ -70,15 +69,6 @@ def _behind(end_offset: str, latest_offset: str) -> int:
     )
 
 
-def _json(offset: str) -> dict[str, Any]:
-    """An offset of any source; empty if it is no object, as that of Spark's rate source."""
-    try:
-        value = json.loads(offset or "null")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 class Bar:
     """The rows read so far and in all, rows per second, the time to the end, and a note.
 
@@ -87,7 +77,6 @@ class Bar:
 
     def __init__(self, made: Any) -> None:
         self._bar = made
-        self._there = True
 
     def show(self, counts: RowCounts, note: str) -> None:
         """Draw it again."""

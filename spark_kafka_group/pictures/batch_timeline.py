@@ -21,19 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchSpan:
-    """A plan of a micro-batch, and its commit.
-
-    `member`, `batch`, `replay`: whose it is, its number, and whether it is read again after a crash.
-    `planned`, `committed`: records: offsets of its ranges, and of those whose end was committed.
-    """
+    """A plan of a micro-batch, and its commit."""
 
     member: Member
-    batch: int
-    replay: bool
     from_ms: float  # when it was planned, ms since the epoch
-    to_ms: float | None  # when it was committed; None where no event says so
-    planned: int
-    committed: int = 0
+    to_ms: float | None = None  # when it was committed; None where no event says so
+    committed: int = 0  # records: offsets of the ranges whose end was committed
 
 
 def batch_spans(events: Iterable[Event]) -> tuple[BatchSpan, ...]:
@@ -42,10 +35,9 @@ def batch_spans(events: Iterable[Event]) -> tuple[BatchSpan, ...]:
     open_plans: dict[tuple[Member, int | None], tuple[int, Event]] = {}
     for event in events:
         member = (event.group, event.member)
-        if event.kind == "planned" and event.batch is not None:
+        if event.kind == "planned":
             open_plans[member, event.batch] = (len(found), event)
-            planned = sum(found_range.size for found_range in event.ranges)
-            found.append(BatchSpan(member, event.batch, event.replay, event.time_ms, None, planned))
+            found.append(BatchSpan(member, event.time_ms))
         elif event.kind == "committed" and (member, event.batch) in open_plans:
             place, plan = open_plans.pop((member, event.batch))
             committed = sum(r.size for r in plan.ranges if event.offsets.get(r.tp) == r.end)

@@ -35,10 +35,8 @@ class OwnedSpan:
 class DrawnGeneration:
     """The first event of a generation, and whether partitions changed hands in it."""
 
-    group: str
-    number: int
     time_ms: float
-    changed: bool
+    changed: bool = False
 
 
 @dataclass
@@ -80,7 +78,7 @@ def generations(events: Iterable[Event]) -> tuple[DrawnGeneration, ...]:
         if event.kind != "assigned" or event.generation < 0:
             continue
         member, key = (event.group, event.member), (event.group, event.generation)
-        seen = by_number.setdefault(key, DrawnGeneration(*key, event.time_ms, False))
+        seen = by_number.setdefault(key, DrawnGeneration(event.time_ms))
         if owned.get(member) != event.partitions:
             by_number[key] = replace(seen, changed=True)
         owned[member] = event.partitions

@@ -15,8 +15,8 @@ from spark_kafka_group.metrics.group_metrics import ListenersCommits, metrics_of
 from spark_kafka_group.pictures import canvas
 from spark_kafka_group.pictures.canvas import Elapsed, Theme, elapsed, label, nth
 from spark_kafka_group.pictures.owned_partitions import name_rows
-from spark_kafka_group.text.foreign_text import excerpt, parsed
-from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartition
+from spark_kafka_group.text.foreign_text import excerpt
+from spark_kafka_group.values.offsets import GROUP_KEY, GroupOffset, TopicPartition, offset_of_any_source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +81,8 @@ def _sample(progress: Mapping[str, Any]) -> ProgressSample | None:
 
 def _source(source: Mapping[str, Any]) -> tuple[str, dict[TopicPartition, int], dict[TopicPartition, int]] | None:
     """Group, lag and records of a source; None of a source of others."""
-    first, last, latest = (_json(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    names = ("startOffset", "endOffset", "latestOffset")
+    first, last, latest = (offset_of_any_source(source.get(name)) for name in names)
     if GROUP_KEY not in last:
         return None
     numbers = metrics_of("", latest, ListenersCommits(), 0.0)
@@ -92,16 +93,6 @@ def _source(source: Mapping[str, Any]) -> tuple[str, dict[TopicPartition, int], 
 def _read(start: GroupOffset, end: GroupOffset) -> dict[TopicPartition, int]:
     starts = {**end.positions, **start.positions, **({} if start == end else end.moved)}
     return {tp: max(0, position - starts[tp]) for tp, position in end.positions.items()}
-
-
-def _json(offset: object) -> dict[str, Any]:
-    """Texts as pyspark has them from the JVM, or the JSON of a progress."""
-    if isinstance(offset, str) and offset not in ("None", "null"):
-        try:
-            offset = parsed(offset)
-        except ValueError:  # as sources of others may write theirs
-            return {}
-    return offset if isinstance(offset, dict) else {}
 
 
 WHOLE = "triggerExecution"

@@ -309,12 +309,7 @@ class KafkaCluster:
         return {p["partition_index"]: p["leader_id"] for p in partitions if p["leader_id"] >= 0}
 
     def _wait_for_partitions(self, name: str, count: int) -> None:
-        deadline = time.monotonic() + START_WITHIN_S
-        while time.monotonic() < deadline:
-            if len(self._leaders(name)) == count:
-                return
-            time.sleep(0.05)
-        raise RuntimeError(f"topic {name} has no leaders for its {count} partitions")
+        wait_until(lambda: len(self._leaders(name)) == count, within=START_WITHIN_S)
 
     def produce(
         self,

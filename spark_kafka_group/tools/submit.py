@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -179,10 +179,7 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
         "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
     }  # fmt: skip
     others = [*more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)]
-    by_name: dict[str, tuple[str, str]] = {}
-    for name, value in (*named.items(), *others):
-        by_name[name.lower()] = name, value  # names that differ in case are one option
-    found = dict(by_name.values())
+    found = _one_each([*named.items(), *others])
     replaced = {name.lower() for name, _ in others}
     last_line.given_as({name: written for name, written in _written(args).items() if name not in replaced})
     try:
@@ -190,6 +187,11 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     except OptionError as error:
         raise SystemExit(last_line.as_given(str(error))) from None
     return found
+
+
+def _one_each(options: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The last of the options whose names differ in case only: they are one option."""
+    return dict({name.lower(): (name, value) for name, value in options}.values())
 
 
 def add_sink_option(parser: argparse.ArgumentParser) -> None:
@@ -218,11 +220,8 @@ def sink_options(args: argparse.Namespace, **more: str) -> dict[str, str]:
         When an option is unknown or malformed, or a ``--sink-option`` is not NAME=VALUE.
     """
     shared = {n: v for n, v in args.options.items() if SINK_DECLARED.get(n.lower(), ("",))[0] in OF_CONNECTIONS}
-    found: dict[str, tuple[str, str]] = {}
     own = [_pair(option, "--sink-option") for option in args.sink_option]
-    for name, value in (*shared.items(), *more.items(), *own):
-        found[name.lower()] = name, value
-    options = dict(found.values())
+    options = _one_each([*shared.items(), *more.items(), *own])
     try:
         SinkOptions.parse(options)
     except OptionError as error:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from spark_kafka_group.errors import NEW_CHECKPOINT, OffsetFormatError
-from spark_kafka_group.text.foreign_text import excerpt, printable
+from spark_kafka_group.text.foreign_text import excerpt, parsed, printable
 
 OF_ANOTHER_SOURCE = "A source of another kind may have written it: give this query a checkpointLocation of its own"
 GROUP_KEY = "@group"
@@ -80,6 +80,18 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
                 raise OffsetFormatError(f"{what}: {excerpt(offset)} is not an offset of {topic}-{partition}")
             positions[TopicPartition(topic, int(partition))] = offset
     return positions
+
+
+def offset_of_any_source(text: object) -> dict[str, Any]:
+    """The offset of a source of any kind in a query's progress; empty where there is none, or it is no JSON object.
+
+    pyspark turns none into "None", and some versions into "null".
+    """
+    try:
+        value = parsed(text) if isinstance(text, str) else text
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_partition(number: str) -> bool:
