@@ -24,11 +24,8 @@ Path = tuple[str, ...]  # names of a field's parents and its own
 def schema(spark: SparkSession, options: Mapping[str, Any], topic: str, sampled: int = SAMPLED) -> StructType:
     """The schema that ``spark.read.json`` finds in the newest values of a topic, for ``from_json``.
 
-    Values that are no JSON objects are left out: ``from_json`` gives null for them. So are tombstones, and objects that
-    are nested deeper than 64 levels or that Spark refuses, as those with a number of more than a thousand digits. A
-    field that the sample does not have is not in the schema. Of fields whose names differ in case only, the schema has
-    the one that more of the records have, unless ``spark.sql.caseSensitive`` is true. A field ``_corrupt_record`` is
-    left out if it is no text, as ``from_json`` refuses it.
+    docs/batch-and-exploring.md says which values it leaves out, and of fields whose names differ in case only which it
+    has. A field ``_corrupt_record`` is left out if it is no text, as ``from_json`` refuses it.
 
     Parameters
     ----------

@@ -91,7 +91,6 @@ def _codec(twin: decode.Decoder, tp: TopicPartition, sent: memoryview) -> str | 
 
 
 def headers_of(row: dict[str, Any]) -> tuple[tuple[str, Decoded], ...]:
-    """A record's headers."""
     return tuple((header["key"], decoded(header["value"])) for header in row["headers"] or ())
 
 

@@ -79,7 +79,6 @@ class Bar:
         self._bar = made
 
     def show(self, counts: RowCounts, note: str) -> None:
-        """Draw it again."""
         with self._drawing():
             self._end_at(counts.total)
             self._bar.set_postfix_str(note, refresh=False)
@@ -179,8 +178,6 @@ def in_notebook() -> bool:
 
 
 class Tasks(NamedTuple):
-    """Tasks of a stage."""
-
     ended: int
     all: int
 

@@ -52,7 +52,6 @@ class ScrapedPort(TCPServer):
 
     @property
     def port(self) -> int:
-        """The port listened on."""
         return int(self.server_address[1])
 
     def start(self) -> None:

@@ -61,7 +61,6 @@ def batches(files: Files, theme: str = "light") -> Figure:
 
 
 def batches_of(run: LoggedRun) -> Picture:
-    """As :func:`batches`."""
     figure, (lanes, below) = canvas.canvas(run.theme, run.title, [height_px(run), canvas.LOW_PX])
     draw(lanes, below, run)
     return figure

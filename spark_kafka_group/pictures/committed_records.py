@@ -52,7 +52,6 @@ def records(files: Files, theme: str = "light") -> Figure:
 
 
 def records_of(run: LoggedRun) -> Picture:
-    """As :func:`records`."""
     figure, (totals, rates) = canvas.canvas(run.theme, run.title)
     draw(totals, rates, run)
     return figure

@@ -35,7 +35,6 @@ class LoggedRun:
 
     @property
     def title(self) -> str:
-        """Groups and range of time."""
         return canvas.title("group", {event.group for event in self.events}, self.time.range)
 
     @cached_property

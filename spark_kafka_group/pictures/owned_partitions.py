@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -65,9 +66,11 @@ def owned_spans(events: Sequence[Event]) -> tuple[OwnedSpan, ...]:
     for name, group in groups.items():
         for member, owning in group.members.items():
             _close(group, name, member, tuple(owning.since), end_ms)
-    gone = _by_member(absences(events))
+    gone: defaultdict[Member, list[Absence]] = defaultdict(list)
+    for absence in absences(events):
+        gone[absence.member].append(absence)
     whole = (span for group in groups.values() for span in group.spans)
-    return tuple(part for span in whole for part in _without(span, gone.get(span.member, ())))
+    return tuple(part for span in whole for part in _without(span, gone[span.member]))
 
 
 def generations(events: Iterable[Event]) -> tuple[DrawnGeneration, ...]:
@@ -115,13 +118,6 @@ def _close(group: _Group, name: str, member: str, tps: Iterable[TopicPartition],
         from_ms = since.pop(tp, None)
         if from_ms is not None:
             group.spans.append(OwnedSpan((name, member), tp, from_ms, max(from_ms, time_ms)))
-
-
-def _by_member(found: Iterable[Absence]) -> dict[Member, list[Absence]]:
-    by_member: dict[Member, list[Absence]] = {}
-    for absence in found:
-        by_member.setdefault(absence.member, []).append(absence)
-    return by_member
 
 
 def _without(span: OwnedSpan, gone: Iterable[Absence]) -> Iterator[OwnedSpan]:
@@ -208,7 +204,6 @@ def owners(files: Files, theme: str = "light") -> Figure:
 
 
 def owners_of(run: LoggedRun) -> Picture:
-    """As :func:`owners`."""
     figure, (axes,) = canvas.canvas(run.theme, run.title, [height_px(run)])
     draw(axes, run)
     return figure

@@ -18,7 +18,6 @@ class Picture(Figure):
 
     @property
     def size_px(self) -> tuple[int, int]:
-        """Width and height."""
         width, height = (self.get_size_inches() * self.dpi).round()
         return int(width), int(height)
 

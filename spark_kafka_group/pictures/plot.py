@@ -29,7 +29,6 @@ def overview(files: Files, theme: str = "light") -> Picture:
 
 
 def overview_of(run: LoggedRun) -> Picture:
-    """As :func:`overview`."""
     rows_px = (owned_partitions.height_px(run), batch_timeline.height_px(run))
     figure, axes = canvas.canvas(run.theme, run.title, (*rows_px, canvas.LOW_PX, canvas.TALL_PX, canvas.LOW_PX))
     owned_partitions.draw(axes[0], run, named=False)
@@ -62,7 +61,6 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "plot", SUMMARY, DESCRIPTION)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="events as JSON lines")
     parser.add_argument(
@@ -74,7 +72,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw the picture, and print what it shows."""
     form = _format(args.output)
     found = logged_run.read(args.files, "dark" if args.dark else "light")
     draw = PICTURES[args.only] if args.only else overview_of

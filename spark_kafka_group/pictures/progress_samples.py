@@ -152,10 +152,10 @@ def _phases(found: Sequence[ProgressSample]) -> list[str]:
 
 
 def _average(part: Sequence[ProgressSample], phase: str, phases: Sequence[str]) -> float:
-    return sum(_of(one.durations_ms, phase, phases) for one in part) / len(part)
+    return sum(_ms(one.durations_ms, phase, phases) for one in part) / len(part)
 
 
-def _of(durations_ms: Mapping[str, float], phase: str, phases: Sequence[str]) -> float:
+def _ms(durations_ms: Mapping[str, float], phase: str, phases: Sequence[str]) -> float:
     if phase != "other":
         return durations_ms.get(phase, 0.0)
     whole = durations_ms.get(WHOLE, sum(durations_ms.values()))

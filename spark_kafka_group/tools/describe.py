@@ -90,7 +90,6 @@ def behind(lags: Iterable[int | None], committed: bool, unit: str = "") -> str:
 
 
 def how_far_behind(rows: Collection[PartitionRow], unit: str = "") -> str:
-    """How far partitions are behind."""
     return behind((row.lag for row in rows), any(row.current_offset is not None for row in rows), unit)
 
 
@@ -117,7 +116,6 @@ class GroupReport:
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "describe", SUMMARY, DESCRIPTION)
     add_cluster_arguments(parser)
     which = parser.add_mutually_exclusive_group()
@@ -145,7 +143,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a group, or all groups; again and again with --watch."""
     checkpoint.positions(args.checkpoint)  # a checkpoint that cannot be read is an error without any connection
     if args.watch is not None:
         end_at_ctrl_c()
@@ -182,7 +179,6 @@ class Reports(ShownGroups):
 
 
 def of_one_group(report: GroupReport) -> Reports:
-    """A single group."""
     facts = facts_of_one(report.state, len(report.members), report.partitions)
     return Reports(report.group, facts, (report.problem,), tuple(objects(report)), (report,))
 

@@ -66,12 +66,8 @@ def orderly(*groups: str) -> contextlib.AbstractContextManager[None]:
             query = ....start()
             query.awaitTermination()
 
-    - Ctrl-C or SIGTERM stops the queries, which leave their groups, and the session. The line is
-      ``stopped; left group billing``, the exit code 130 or 143. A second Ctrl-C ends the program at once.
-    - An error stops them as well. The last line is the error's sentence, and the exit code is 1. An error that is
-      neither this package's nor about a query's text has its traceback first.
-    - A program that ends while a query runs stops the query, and says so. Spark alone says nothing, or hundreds of
-      lines. With Spark Connect the query goes on in the server.
+    Queries that run are stopped, and leave their groups, and the session ends. docs/getting-started.md has the line and
+    the exit code of each end. With Spark Connect a query that the program does not wait for goes on in the server.
 
     Make the session before the block, or with :func:`spark_kafka_group.submit.session` inside it: pyspark takes Ctrl-C
     for itself whenever it makes one.

@@ -93,7 +93,6 @@ class WrittenRecord:
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "offsets", SUMMARY, DESCRIPTION)
     add_group_arguments(parser)
     parser.add_argument("--last", action="store_true", help="only the newest record of each key")
@@ -101,7 +100,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the records of a group."""
     with connect(args) as admin:
         located = locate(admin, args.group)
         print(_json_of(located) if args.json else sentence(_header(args.group, located)), flush=True)

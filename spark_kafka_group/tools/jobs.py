@@ -31,7 +31,6 @@ HELP = {"-h", "--help"}  # arguments with which a program starts no Spark
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "jobs", help=SUMMARY, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -196,7 +196,6 @@ class Screen:
         self._page = 1
 
     def apply_keys(self, keys: Iterable[str]) -> None:
-        """Act on keys."""
         for key in keys:
             moved = {"up": -1, "down": 1, "page up": -self._page, "page down": self._page, " ": self._page}.get(key, 0)
             self._first = 0 if key == "home" else max(0, self._first + moved)

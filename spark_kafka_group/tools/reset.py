@@ -40,8 +40,6 @@ USAGE = """\
 
 
 class To(Enum):
-    """Where to."""
-
     EARLIEST = "earliest"
     LATEST = "latest"
     DATETIME = "datetime"
@@ -76,7 +74,6 @@ class Change:
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "reset", SUMMARY, DESCRIPTION)
     parser.usage = USAGE
     add_group_arguments(parser)
@@ -117,7 +114,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the changes if --execute is given, and print them."""
     if args.execute and not (args.topics or args.all_topics):
         raise UsageError("--execute needs --topic TOPIC[:N,N...] or --all-topics: name the partitions to write")
     with connect(args) as admin:

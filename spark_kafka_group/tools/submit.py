@@ -230,7 +230,6 @@ def sink_options(args: argparse.Namespace, **more: str) -> dict[str, str]:
 
 
 def _written(args: argparse.Namespace) -> dict[str, str]:
-    """Arguments by the options that they stand for."""
     servers = getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers")
     return {"kafka.bootstrap.servers": servers, "kafka.group.id": "--group", "subscribe": "--topics"}
 

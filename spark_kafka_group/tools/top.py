@@ -53,7 +53,6 @@ SORTS = ("lag", "rate", "group")
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "top", SUMMARY, DESCRIPTION)
     add_cluster_arguments(parser)
     parser.add_argument(
@@ -136,7 +135,6 @@ def kept(looks: tuple[GroupLook, ...], newest: GroupLook) -> tuple[GroupLook, ..
 
 
 def group_rows(looks: tuple[GroupLook, ...]) -> list[RateRow]:
-    """All groups of the newest look."""
     now = looks[-1]
     rows = []
     for name, group in now.groups.items():
@@ -174,7 +172,6 @@ def all_groups(admin: GroupAdmin) -> GroupLook:
 
 
 def one_group(admin: GroupAdmin, group: str) -> GroupLook:
-    """A group with its partitions."""
     report = look_without_generation(admin, group, time.time)
     rows = report.partitions
     committed = {row.tp: Committed(row.current_offset, "") for row in rows if row.current_offset is not None}
@@ -227,7 +224,6 @@ class GroupsTable(ShownGroups):
 
 
 def of_groups(looks: tuple[GroupLook, ...], sort: str) -> GroupsTable:
-    """All groups."""
     rows = sorted(group_rows(looks), key=lambda row: _place(sort, row.group, row.lag, row.speed))
     lag = behind((row.lag for row in rows), any(row.partitions for row in rows))
     facts = (counted(len(rows), "group"), counted(sum(row.members for row in rows), "member"), lag)
@@ -236,7 +232,6 @@ def of_groups(looks: tuple[GroupLook, ...], sort: str) -> GroupsTable:
 
 
 def of_partitions(looks: tuple[GroupLook, ...], sort: str) -> GroupsTable:
-    """The partitions of the one group."""
     now = looks[-1]
     ((name, group),) = now.groups.items()
     rows = [(row, _speed(looks, name, (row.tp,))) for row in now.partitions]

@@ -59,7 +59,6 @@ OF_STATE = {
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "transactions", SUMMARY, DESCRIPTION)
     add_cluster_arguments(parser)
     parser.add_argument(

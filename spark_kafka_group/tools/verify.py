@@ -128,7 +128,6 @@ def _findings(
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
     parser = add_command(commands, "verify", SUMMARY, DESCRIPTION)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="events as JSON lines")
     parser.add_argument(
@@ -140,7 +139,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a run's counts and violations."""
     found = read_run(args.files)
     report = verify(found.events, args.all_members)
     if args.json:
