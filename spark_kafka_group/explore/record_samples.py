@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -38,14 +39,11 @@ def samples(options: Options, ranges: Collection[OffsetRange]) -> dict[str, Samp
     try:
         return _samples(careful, ranges)
     except GroupKafkaError:  # of one of them
-        return {topic: sample for r in ranges for topic, sample in _sample(careful, r).items()}
-
-
-def _sample(options: Options, of_topic: OffsetRange) -> dict[str, Sample]:
-    try:
-        return _samples(options, [of_topic])
-    except GroupKafkaError:
-        return {}
+        found: dict[str, Sample] = {}
+        for of_topic in ranges:
+            with contextlib.suppress(GroupKafkaError):
+                found |= _samples(careful, [of_topic])
+        return found
 
 
 def _samples(options: Options, ranges: Collection[OffsetRange]) -> dict[str, Sample]:

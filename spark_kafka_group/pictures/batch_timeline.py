@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +158,21 @@ def _rebalances(axes: Any, run: LoggedRun) -> tuple[Any, str] | None:
     return canvas.lines_at(axes, _thinned(places, run.time), run.theme, zorder=0.9), f"new owners ({len(places)})"
 
 
+Moments = Iterator[tuple[Member, float]]  # members, and when
+
+
+def _replays(events: Sequence[Event]) -> Moments:
+    return (((event.group, event.member), event.time_ms) for event in events if event.replay)
+
+
+def _losses(events: Sequence[Event]) -> Moments:
+    return (((event.group, event.member), event.time_ms) for event in events if event.kind == "lost")
+
+
+def _deaths(events: Sequence[Event]) -> Moments:
+    return ((absence.member, absence.from_ms) for absence in absences(events))
+
+
 @dataclass(frozen=True)
 class Mark:
     """A kind of moment in a member's lane."""
@@ -165,18 +180,11 @@ class Mark:
     name: str
     shape: str
     alarming: bool
-
-    def moments(self, events: Sequence[Event]) -> Iterator[tuple[Member, float]]:
-        """Members, and when."""
-        if self.name == "replay":
-            yield from (((e.group, e.member), e.time_ms) for e in events if e.kind == "planned" and e.replay)
-        elif self.name == "lost partitions":
-            yield from (((e.group, e.member), e.time_ms) for e in events if e.kind == "lost")
-        else:
-            yield from ((absence.member, absence.from_ms) for absence in absences(events))
+    moments: Callable[[Sequence[Event]], Moments]
 
 
-MARKS = (Mark("replay", "^", False), Mark("lost partitions", "v", True), Mark("ended without stop", "X", True))
+MARKS = (Mark("replay", "^", False, _replays), Mark("lost partitions", "v", True, _losses),
+         Mark("ended without stop", "X", True, _deaths))  # fmt: skip
 
 
 def _marks(axes: Any, mark: Mark, lanes: Mapping[Member, int], run: LoggedRun) -> tuple[Any, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -112,13 +112,9 @@ def _total(axes: Any, shown: Shown, time: Elapsed) -> Any:
     if len(points) > canvas.MOST_POINTS:
         sums = canvas.sums(points, time.length, STEPS)
         points = [((number + 1) * time.length / STEPS, size) for number, size in enumerate(sums)]
-    places, sizes = [0.0], [0.0]
-    for place, size in points:
-        places.append(place)
-        sizes.append(sizes[-1] + size)
-    (line,) = axes.plot(
-        [*places, time.length], [*sizes, sizes[-1]], color=shown.colour, drawstyle="steps-post", linewidth=2
-    )
+    places = [0.0, *(place for place, _ in points), time.length]
+    sizes = [*accumulate((size for _, size in points), initial=0.0)]
+    (line,) = axes.plot(places, [*sizes, sizes[-1]], color=shown.colour, drawstyle="steps-post", linewidth=2)
     return line
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         located = locate(admin, args.group)
         print(_json_of(located) if args.json else sentence(_header(args.group, located)), flush=True)
         written: Iterable[WrittenRecord] = read(admin, args.group, located)
-        count, topics = 0, _NamesById(admin)
+        count, topics = 0, functools.cache(admin.topics_by_id)
         for one in newest(written) if args.last else written:
             print(json.dumps(as_json(one, topics)) if args.json else sentence(as_line(one, topics)))
             count += 1
@@ -141,31 +142,12 @@ def newest(written: Iterable[WrittenRecord]) -> list[WrittenRecord]:
     return list(last.values())
 
 
-class _NamesById(Mapping[str, str]):
-    """Names of the cluster's topics by their ids, looked up when the first one is needed."""
-
-    def __init__(self, admin: GroupAdmin) -> None:
-        self._admin = admin
-        self._names: Mapping[str, str] | None = None
-
-    def __getitem__(self, topic_id: str) -> str:
-        return self._known()[topic_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known())
-
-    def __len__(self) -> int:
-        return len(self._known())
-
-    def _known(self) -> Mapping[str, str]:
-        if self._names is None:
-            self._names = self._admin.topics_by_id()
-        return self._names
+Topics = Callable[[], Mapping[str, str]]  # names of topics by their ids, looked up when the first one is needed
 
 
-def _named(found: Partitions, topics: Mapping[str, str]) -> list[TopicPartition]:
+def _named(found: Partitions, topics: Topics) -> list[TopicPartition]:
     """Partitions by their topics' names; a topic that is gone keeps its id."""
-    return sorted(TopicPartition(topics.get(topic_id, topic_id), n) for topic_id, numbers in found for n in numbers)
+    return sorted(TopicPartition(topics().get(topic_id, topic_id), n) for topic_id, numbers in found for n in numbers)
 
 
 # Text
@@ -178,13 +160,13 @@ def _header(group: str, located: Located) -> str:
     )
 
 
-def as_line(written: WrittenRecord, topics: Mapping[str, str]) -> str:
-    """A record as one line of text; `topics` are names of topics by their ids."""
+def as_line(written: WrittenRecord, topics: Topics) -> str:
+    """A record as one line of text."""
     kind, text = _described(written.entry, topics)
     return printable(f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip())
 
 
-def _described(entry: Entry, topics: Mapping[str, str]) -> tuple[str, str]:  # noqa: C901
+def _described(entry: Entry, topics: Topics) -> tuple[str, str]:  # noqa: C901
     # A case for each kind of record: split up, it would not be read as the table that it is.
     match entry:
         case CommitEntry():
@@ -255,7 +237,7 @@ def _newer_member(member: NewerGroupMember) -> str:
     )
 
 
-def _current(entry: CurrentAssignment, topics: Mapping[str, str]) -> str:
+def _current(entry: CurrentAssignment, topics: Topics) -> str:
     assigned = partitions(_named(entry.assigned, topics)) or NOTHING
     revoking = f" to give back {partitions(_named(entry.revoking, topics))}" if entry.revoking else ""
     return f"{entry.member_id}  epoch {entry.epoch}, {entry.state}  assigned {assigned}{revoking}"
@@ -269,8 +251,8 @@ def _json_of(located: Located) -> str:
                        "start": located.start, "end": located.end})  # fmt: skip
 
 
-def as_json(written: WrittenRecord, topics: Mapping[str, str]) -> dict[str, Any]:  # noqa: C901
-    """A record as an object for JSON; `topics` are names of topics by their ids."""
+def as_json(written: WrittenRecord, topics: Topics) -> dict[str, Any]:  # noqa: C901
+    """A record as an object for JSON."""
     # A case for each kind of record, as in _described.
     record, entry = written.record, written.entry
     common = {"log_offset": record.offset, "time_ms": record.timestamp_ms, "group": entry.group}
@@ -319,7 +301,7 @@ def as_json(written: WrittenRecord, topics: Mapping[str, str]) -> dict[str, Any]
             return {"kind": "undecodable", **common, "problem": entry.problem}
 
 
-def _lists(found: Partitions, topics: Mapping[str, str]) -> list[list[Any]]:
+def _lists(found: Partitions, topics: Topics) -> list[list[Any]]:
     return [list(tp) for tp in _named(found, topics)]
 
 

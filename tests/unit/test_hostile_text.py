@@ -399,10 +399,10 @@ def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are(
     ]
     for entry in entries:
         written = WrittenRecord(LogRecord(1, 2, b"", b""), entry)
-        line = as_line(written, {"id": EVIL})
+        line = as_line(written, lambda: {"id": EVIL})
         assert SHOWN in line
         assert line.isprintable()
-        assert json.loads(json.dumps(as_json(written, {"id": EVIL})))["group"] == EVIL
+        assert json.loads(json.dumps(as_json(written, lambda: {"id": EVIL})))["group"] == EVIL
 
 
 def test_describe_shows_names_escaped_and_its_json_has_them_as_they_are():
