@@ -1,8 +1,5 @@
 """A process whose connection Spark has closed ends without a traceback; other errors keep theirs."""
 
-import subprocess
-import sys
-
 import pytest
 
 DAEMON = """
@@ -21,8 +18,8 @@ for error in (BrokenPipeError(), ValueError("else")):
 """
 
 
-def test_a_daemon_s_worker_prints_no_broken_pipe_and_every_other_error():
-    printed = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, check=True).stderr
+def test_a_daemon_s_worker_prints_no_broken_pipe_and_every_other_error(python):
+    printed = python("-c", DAEMON).stderr
     assert printed.count("Traceback") == 1
     assert printed.endswith("ValueError: else\n")
 
@@ -39,7 +36,7 @@ raise """
 @pytest.mark.parametrize(
     ("error", "last_lines"), [("BrokenPipeError()", []), ("ValueError('else')", ["ValueError: else"])]
 )
-def test_a_reader_s_process_prints_no_broken_pipe_and_every_other_error(error, last_lines):
-    ended = subprocess.run([sys.executable, "-c", READER + error], capture_output=True, text=True)
+def test_a_reader_s_process_prints_no_broken_pipe_and_every_other_error(error, last_lines, python):
+    ended = python("-c", READER + error)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1:] == last_lines

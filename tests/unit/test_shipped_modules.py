@@ -1,7 +1,5 @@
 """Modules that a user ships with --py-files can be imported in the process of a stream's reader."""
 
-import subprocess
-import sys
 import zipfile
 
 READER = """
@@ -22,9 +20,9 @@ except ImportError:
 """
 
 
-def test_modules_in_the_parent_of_the_missing_directory_that_spark_names_can_be_imported(tmp_path):
+def test_modules_in_the_parent_of_the_missing_directory_that_spark_names_can_be_imported(tmp_path, python):
     (tmp_path / "loose.py").touch()
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
         packed.writestr("packed.py", "")
-    ran = subprocess.run([sys.executable, "-c", READER, tmp_path], capture_output=True, text=True, check=True)
+    ran = python("-c", READER, tmp_path)
     assert ran.stdout.split() == [str(tmp_path / "loose.py"), str(tmp_path / "packed.zip" / "packed.py")]
