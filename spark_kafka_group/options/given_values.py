@@ -77,7 +77,7 @@ def _text(option: str, value: object) -> str:
         raise OptionError(f"{option} is None: give it a value, or leave it out")
     if len(text) > LONGEST_TEXT:
         raise OptionError(f"{option} has {len(text)} characters: at most {LONGEST_TEXT} are allowed")
-    if re.search("[\ud800-\udfff]", text):
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise OptionError(
             f"{option} is not valid Unicode text: a surrogate in it has no pair. Check how the text was decoded"
         )

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
 
+import check_jsonschema
 import pytest
+from click.testing import CliRunner
 
 import spark_kafka_group
 from spark_kafka_group.errors import OffsetFormatError
@@ -29,11 +29,8 @@ FILES = sorted(str(file.relative_to(ROOT)) for file in (ROOT / ".github").rglob(
 def test_github_understands_forms_and_workflows(file):
     path = ROOT / file
     schema = SCHEMAS.get(path.name, SCHEMAS[path.parent.name])
-    checked = subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, path],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout
+    checked = CliRunner().invoke(check_jsonschema.main, ["--builtin-schema", schema, str(path)])
+    assert checked.exit_code == 0, checked.output
 
 
 def test_there_is_a_workflow_and_there_are_forms():
