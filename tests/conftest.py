@@ -34,7 +34,7 @@ ON_THREE_BROKERS = {
     "test_a_leader_with_too_few_replicas_waits_for_the_others",
     "test_all_ranges_of_a_task_are_read_in_offset_order_from_every_leader",
     "test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed_meanwhile",
-    "test_nor_is_one_that_dies",
+    "test_a_coordinator_that_dies_is_no_rebalance",
     "test_three_nodes_go_on_when_one_is_killed",
     "tests/broker/test_leaderless.py",
     "tests/broker/test_transactions_leaderless.py",

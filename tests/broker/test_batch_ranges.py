@@ -63,13 +63,13 @@ def at(topic, *timestamps):
 
 
 @pytest.mark.parametrize("ends", [{}, {"startingOffsets": "earliest", "endingOffsets": "latest"}])
-def test_from_the_first_records_to_the_last_by_default(kafka, three, ends):
+def test_a_batch_read_goes_from_the_first_records_to_the_last_by_default(kafka, three, ends):
     assert values(kafka, three, **ends) == list(range(21))
     send(kafka, three, 2, range(21, 30))
     assert values(kafka, three, **ends) == list(range(30))
 
 
-def test_between_offsets_of_each_partition(kafka, three):
+def test_a_batch_read_goes_between_offsets_of_each_partition(kafka, three):
     ends = {
         "startingOffsets": by_partition(three, {0: -2, 1: -2, 2: 0}),
         "endingOffsets": by_partition(three, {0: -1, 1: -1, 2: 1}),
@@ -81,7 +81,7 @@ def test_between_offsets_of_each_partition(kafka, three):
     assert values(kafka, three, **ends) == list(range(31))
 
 
-def test_headers_and_none(kafka):
+def test_headers_are_read_and_none_where_there_are_none(kafka):
     topic = name("batch")
     kafka.create_topic(topic, partitions=3)
     headers = [(), (("a", b"b"), ("c", b"d")), (("e", b"f"), ("e", b"g"))]
@@ -94,32 +94,32 @@ def test_headers_and_none(kafka):
 
 
 class TestTimestamps:
-    def test_of_each_partition_for_start_and_end(self, kafka, timed):
+    def test_timestamps_of_each_partition_are_start_and_end(self, kafka, timed):
         ends = {"startingOffsetsByTimestamp": at(timed, TIMES[1]), "endingOffsetsByTimestamp": at(timed, TIMES[2])}
         assert values(kafka, timed, **ends) == list(range(10, 20))
 
-    def test_for_the_start_and_offsets_for_the_end(self, kafka, timed):
+    def test_a_start_by_timestamp_goes_with_an_end_by_offset(self, kafka, timed):
         ends = {
             "startingOffsetsByTimestamp": at(timed, TIMES[0]),
             "endingOffsets": by_partition(timed, {0: -1, 1: -1, 2: 1}),
         }
         assert values(kafka, timed, **ends) == sorted([*(n for n in range(30) if n % 3 != 2), 2])
 
-    def test_for_the_end_and_offsets_for_the_start(self, kafka, timed):
+    def test_an_end_by_timestamp_goes_with_a_start_by_offset(self, kafka, timed):
         ends = {
             "startingOffsets": by_partition(timed, {0: -2, 1: -2, 2: 0}),
             "endingOffsetsByTimestamp": at(timed, TIMES[2]),
         }
         assert values(kafka, timed, **ends) == list(range(20))
 
-    def test_for_one_side_only(self, kafka, timed):
+    def test_timestamps_may_be_of_one_side_only(self, kafka, timed):
         assert values(kafka, timed, startingOffsetsByTimestamp=at(timed, TIMES[1])) == list(range(10, 30))
         assert values(kafka, timed, endingOffsetsByTimestamp=at(timed, TIMES[2])) == list(range(20))
 
-    def test_one_for_all_partitions(self, kafka, timed):
+    def test_one_timestamp_holds_for_all_partitions(self, kafka, timed):
         assert values(kafka, timed, startingTimestamp=TIMES[1], endingTimestamp=TIMES[2]) == list(range(10, 20))
 
-    def test_one_wins_over_those_of_each_partition_and_both_over_offsets(self, kafka, timed):
+    def test_one_timestamp_wins_over_those_of_each_partition_and_both_over_offsets(self, kafka, timed):
         given = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": at(timed, TIMES[1])}
         assert values(kafka, timed, **given) == list(range(10, 30))
         assert values(kafka, timed, **given, startingTimestamp=TIMES[2]) == list(range(20, 30))
@@ -137,7 +137,7 @@ class TestTimestamps:
 
     @pytest.mark.parametrize("count", [2, 4])
     @pytest.mark.parametrize("side", ["starting", "ending"])
-    def test_must_be_given_for_the_partitions_there_are(self, kafka, timed, side, count):
+    def test_timestamps_must_be_given_for_the_partitions_there_are(self, kafka, timed, side, count):
         some = {f"{side}OffsetsByTimestamp": at(timed, *[FIRST] * count)}
         with pytest.raises(GroupKafkaError, match=f"{side}OffsetsByTimestamp .*{timed}-{2 if count == 2 else 3}"):
             values(kafka, timed, **some)
@@ -146,7 +146,7 @@ class TestTimestamps:
 class TestStartAndEnd:
     """A start and an end that do not go together."""
 
-    def test_name_the_same_partitions(self, kafka, three):
+    def test_start_and_end_name_the_same_partitions(self, kafka, three):
         ends = {
             "startingOffsets": by_partition(three, dict.fromkeys(range(3), 1)),
             "endingOffsets": by_partition(three, dict.fromkeys(range(2), 1)),
@@ -162,13 +162,13 @@ class TestStartAndEnd:
         with pytest.raises(GroupKafkaError, match=rf"{three}-0.*\b1\b.*\b0\b"):
             values(kafka, three, **ends)
 
-    def test_nor_after_an_end_that_had_to_be_looked_up(self, kafka, timed):
+    def test_the_start_is_not_after_an_end_that_had_to_be_looked_up(self, kafka, timed):
         ends = {"startingOffsets": by_partition(timed, dict.fromkeys(range(3), 9)), "endingTimestamp": TIMES[1]}
         with pytest.raises(GroupKafkaError, match=rf"{timed}-0.*\b9\b.*\b4\b"):
             values(kafka, timed, **ends)
 
     @pytest.mark.parametrize("loss", ["true", "false"])
-    def test_nor_after_the_end_of_the_log(self, kafka, loss):
+    def test_the_start_is_not_after_the_end_of_the_log(self, kafka, loss):
         topic = topic_with(kafka, [], partitions=3)
         start = by_partition(topic, dict.fromkeys(range(3), 1))
         with pytest.raises(GroupKafkaError, match=rf"{topic}-0.*\b1\b.*\b0\b"):
@@ -186,7 +186,7 @@ class TestStartAndEnd:
         assert re.search(message, caplog.text)
 
     @pytest.mark.parametrize("side", ["starting", "ending"])
-    def test_name_every_partition_there_is_and_no_other(self, kafka, three, side):
+    def test_offsets_name_every_partition_there_is_and_no_other(self, kafka, three, side):
         for partitions, message in ((range(2), f"{three}-2"), (range(4), f"{three}-3")):
             offsets = by_partition(three, dict.fromkeys(partitions, 1))
             with pytest.raises(GroupKafkaError, match=f"{side}Offsets .*{message}"):
@@ -218,16 +218,16 @@ def test_a_topic_deleted_between_two_lookups_is_a_loss(kafka, three, loss, caplo
 class TestTasks:
     """How ranges are cut."""
 
-    def test_between_offsets(self, kafka):
+    def test_a_range_between_offsets_is_cut_into_tasks(self, kafka):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         ends = {"startingOffsets": by_partition(topic, {0: 1}), "endingOffsets": by_partition(topic, {0: 4})}
         assert ranges(kafka, topic, minPartitions=3, **ends) == [(0, 1, 2), (0, 2, 3), (0, 3, 4)]
 
-    def test_between_the_ends_of_the_log(self, kafka):
+    def test_a_range_between_the_ends_of_the_log_is_cut_into_tasks(self, kafka):
         topic = topic_with(kafka, numbered(4, 1), partitions=1)
         assert ranges(kafka, topic, minPartitions=3) == [(0, 0, 1), (0, 1, 2), (0, 2, 4)]
 
-    def test_of_several_partitions(self, kafka):
+    def test_ranges_of_several_partitions_are_cut_into_tasks(self, kafka):
         topic = topic_with(kafka, numbered(100, 1), partitions=2)
         produce(kafka, topic, [record._replace(partition=1) for record in numbered(4, 1)])
         ends = {
@@ -236,13 +236,13 @@ class TestTasks:
         }
         assert ranges(kafka, topic, minPartitions=4, **ends) == [(0, 0, 33), (0, 33, 66), (0, 66, 100), (1, 0, 3)]
 
-    def test_at_least_as_many_as_asked_for_and_every_record_once(self, kafka, three):
+    def test_there_are_at_least_as_many_tasks_as_asked_for_and_every_record_is_read_once(self, kafka, three):
         assert len(batch(settings(kafka, three, minPartitions=6))[1]) >= 6
         assert values(kafka, three, minPartitions=6) == list(range(21))
         send_anywhere(kafka, three, range(21, 31), 3)
         assert values(kafka, three, minPartitions=6) == list(range(31))
 
-    def test_of_at_most_so_many_records(self, kafka, three):
+    def test_a_task_has_at_most_so_many_records(self, kafka, three):
         assert ranges(kafka, three, maxRecordsPerPartition=4) == [
             (0, 0, 3), (0, 3, 6), (0, 6, 10), (1, 0, 3), (1, 3, 6), (1, 6, 10), (2, 0, 1),
         ]  # fmt: skip
@@ -272,12 +272,12 @@ class TestRetries:
         clients[0].close()
         wait_until(lambda: three in kafka.admin.list_topics(), within=30)
 
-    def test_is_an_error_after_so_many_tries(self, client_of, three, caplog):
+    def test_a_broker_that_does_not_answer_is_an_error_after_so_many_tries(self, client_of, three, caplog):
         with pytest.raises(BrokerTimeoutError, match="looking up end offsets"):
             client_of(tries=3).end_offsets([TopicPartition(three, 0)])
         assert caplog.text.count("asking again") == 2
 
-    def test_and_none_when_the_last_try_is_answered(self, kafka, client_of, three, caplog):
+    def test_a_broker_that_answers_the_last_try_is_no_error(self, kafka, client_of, three, caplog):
         class Back(logging.Handler):
             """The broker is back after the second failure."""
 

@@ -53,7 +53,7 @@ def test_a_query_shares_its_topic_with_another_consumer(kafka, group, query_of, 
     assert (len(neighbour.records), sum(r.size for r in query.ranges)) == (10, 10)
 
 
-def test_the_tools_look_into_its_group_and_set_it(kafka, group, stream_of, capsys):
+def test_the_tools_look_into_a_group_and_set_it(kafka, group, stream_of, capsys):
     topic = kafka.create_topic(name("line"))
     kafka.produce(topic, [b"1", b"2"])
     stream = stream_of(kafka, {"subscribe": topic, "kafka.group.id": group, "startingOffsets": "earliest"})

@@ -99,7 +99,9 @@ class TestGroup:
         again = started(without_offset(kafka, group, two, forgotten), {"subscribe": f"{one},{two}"}, **QUICK)
         assert batch(again, end)[1] == [(two, 0, 20, 25)]
 
-    def test_but_goes_on_where_others_have_read_it_since(self, kafka, group, started, topics):
+    def test_a_topic_that_is_subscribed_to_again_goes_on_where_others_have_read_it_since(
+        self, kafka, group, started, topics
+    ):
         one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         produce(kafka, one, numbered(5, 1))
@@ -109,7 +111,9 @@ class TestGroup:
         assert batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)[1] == [(two, 0, 22, 25)]
 
     @pytest.mark.parametrize("forgotten", [True, False])
-    def test_but_at_its_own_position_where_the_group_has_forgotten_that(self, kafka, group, started, topics, forgotten):
+    def test_a_topic_that_others_have_read_keeps_its_own_position_where_the_group_has_forgotten_theirs(
+        self, kafka, group, started, topics, forgotten
+    ):
         one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         produce(kafka, two, numbered(5, 1))
@@ -136,7 +140,7 @@ class TestGroup:
         assert batch(started(group, both, **QUICK), end)[1] == [(two, 0, 20, 45)]
 
     @pytest.mark.parametrize("policy", ["checkpoint", "fail"])
-    def test_the_policy_decides_about_an_offset_of_others_once_it_is_subscribed_to_again(
+    def test_the_policy_decides_about_an_offset_of_others_once_its_topic_is_subscribed_to_again(
         self, kafka, group, started, topics, policy
     ):
         one, two = topics
@@ -153,7 +157,9 @@ class TestGroup:
             with pytest.raises(OffsetConflictError, match=f"{two}-0: the checkpoint says 20"):
                 batch(again, end)
 
-    def test_an_open_transaction_on_its_offset_holds_nobody_up_who_has_left_it(self, kafka, group, started, topics):
+    def test_an_open_transaction_on_the_offset_of_a_topic_holds_nobody_up_who_has_left_the_topic(
+        self, kafka, group, started, topics
+    ):
         one, two = topics
         settings = QUICK | {"kafka.isolation.level": "read_committed"}
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **settings)))
@@ -169,7 +175,7 @@ class TestGroup:
             producer.abort_transaction()
             producer.close()
 
-    def test_one_that_is_deleted_meanwhile_is_missed_once_it_is_subscribed_to_again(
+    def test_a_topic_that_is_deleted_after_it_was_left_is_missed_once_it_is_subscribed_to_again(
         self, kafka, group, started, topics
     ):
         one, two = topics
@@ -241,7 +247,7 @@ class TestExactlyOnce:
         produce(kafka, topic, numbered(5, 1))
         assert runs(topic, now["group"]) == 35
 
-    def test_a_query_that_comes_back_to_its_group(self, kafka, group, runs):
+    def test_a_query_that_comes_back_to_its_group_reads_each_record_once(self, kafka, group, runs):
         topic = topic_with(kafka, numbered(20, 1), partitions=1)
         assert runs(topic, group) == 20
         produce(kafka, topic, numbered(20, 1))
@@ -250,7 +256,7 @@ class TestExactlyOnce:
         assert runs(topic, group) == 45
 
     @pytest.mark.parametrize("forgotten", [True, False])
-    def test_a_topic_that_is_subscribed_to_again(self, kafka, group, runs, topics, forgotten):
+    def test_a_topic_that_is_subscribed_to_again_is_read_once(self, kafka, group, runs, topics, forgotten):
         one, two = topics
         assert runs(f"{one},{two}", group) == 40
         for total in (45, 50):
@@ -259,7 +265,7 @@ class TestExactlyOnce:
         produce(kafka, two, numbered(5, 1))
         assert runs(f"{one},{two}", without_offset(kafka, group, two, forgotten)) == 55
 
-    def test_a_topic_that_another_group_has_read_on(self, kafka, group, runs, topics):
+    def test_a_topic_that_another_group_has_read_on_is_read_once(self, kafka, group, runs, topics):
         one, two = topics
         assert runs(f"{one},{two}", group) == 40
         produce(kafka, two, numbered(10, 1))
@@ -273,7 +279,7 @@ class TestExactlyOnce:
 
 class TestPartitionsOfSparksOwnCheckpoint:
     @pytest.mark.parametrize("policy", ["group", "fail"])
-    def test_a_topic_that_is_subscribed_to_later_where_the_group_is_to_win(self, kafka, group, started, topics, policy):
+    def test_the_policy_decides_about_a_topic_that_is_subscribed_to_later(self, kafka, group, started, topics, policy):
         one, two = topics
         commit_for(kafka, group, {(one, 0): 15, (two, 0): 15})
         first = started(group, {"subscribe": one}, **FROM_GROUP)
@@ -286,7 +292,9 @@ class TestPartitionsOfSparksOwnCheckpoint:
                 batch(query, end)
 
     @pytest.mark.parametrize(("at", "policy"), [(2, "auto"), (15, "auto"), (15, "fail")])
-    def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, topics, at, policy):
+    def test_a_topic_that_is_subscribed_to_later_starts_at_the_checkpoint(
+        self, kafka, group, started, topics, at, policy
+    ):
         one, two = topics
         commit_for(kafka, group, {(one, 0): at, (two, 0): at})
         end = {one: {"0": 10}, two: {"0": 10}}
@@ -298,7 +306,7 @@ class TestPartitionsOfSparksOwnCheckpoint:
         both = {"subscribe": f"{one},{two}"}
         assert batch(started(group, both, **FROM_GROUP), end)[1] == sorted([(one, 0, 25, 30), (two, 0, 10, 20)])
 
-    def test_partitions_that_assign_names_later(self, kafka, group, started):
+    def test_partitions_that_assign_names_later_start_at_the_checkpoint(self, kafka, group, started):
         topic = topic_with(kafka, numbered(40, 2), partitions=2)
         commit_for(kafka, group, {(topic, 0): 15, (topic, 1): 15})
         first = started(group, {"assign": json.dumps({topic: [0]})}, **FROM_GROUP)

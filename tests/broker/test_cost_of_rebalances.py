@@ -87,7 +87,7 @@ def delays(production, query, consumers):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.soak
-def test_figures(kafka, driver_of, librdkafka_of, group, kind):
+def test_the_cost_of_a_rebalance_is_measured(kafka, driver_of, librdkafka_of, group, kind):
     strategy, configs = KINDS[kind]
     topic = kafka.create_topic(group, partitions=PARTITIONS)
     settings = {"kafka.partition.assignment.strategy": strategy}

@@ -102,7 +102,7 @@ class TestRecordsThatExpired:
     def start(self, topic):
         return {"startingOffsets": by_partition(topic, {0: 0})}
 
-    def test_before_a_stream_reads_them(self, kafka, topic, start, stream_of, warned):
+    def test_records_that_expire_before_a_stream_reads_them_are_a_loss(self, kafka, topic, start, stream_of, warned):
         with loss("COULD_NOT_READ_OFFSET_RANGE", topic):
             stream_of(kafka, {"subscribe": topic}, **start).trigger()
         stream = stream_of(kafka, {"subscribe": topic}, **start, **GOES_ON)
@@ -112,14 +112,16 @@ class TestRecordsThatExpired:
         assert stream.trigger() == [50]
         warned(stream, "COULD_NOT_READ_OFFSET_RANGE", topic, offsets=20)
 
-    def test_before_a_batch_read_reads_them(self, kafka, topic, start):
+    def test_records_that_expire_before_a_batch_read_reads_them_are_a_loss(self, kafka, topic, start):
         settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic} | start
         with loss("COULD_NOT_READ_OFFSET_RANGE", topic):
             read(*batch(settings))
         assert read(*batch(settings | {"failOnDataLoss": "false"})) == list(range(20, 50))
 
     @pytest.mark.parametrize(("before", "left"), [(30, range(30, 50)), (50, [])], ids=["some", "all"])
-    def test_after_the_batch_was_planned(self, kafka, topic, stream_of, before, left, warned, caplog):
+    def test_records_that_expire_after_the_batch_was_planned_are_a_loss(
+        self, kafka, topic, stream_of, before, left, warned, caplog
+    ):
         for more in ({}, GOES_ON):
             stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **more)
             stream.end, stream.tasks = stream.plan()
@@ -138,7 +140,7 @@ class TestRecordsThatExpired:
         warned(stream, "COULD_NOT_READ_OFFSET_RANGE", topic, times=0)  # the driver does not know of it
 
     @pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])
-    def test_while_a_task_reads_them(self, kafka, more, caplog):
+    def test_records_that_expire_while_a_task_reads_them_are_a_loss(self, kafka, more, caplog):
         topic = name("loss")
         kafka.create_topic(topic)
         produce(kafka, topic, [Record(0, None, bytes(100_000)) for _ in range(100)])
@@ -198,7 +200,7 @@ def test_records_that_expired_are_no_loss_once_they_were_read(kafka, stream_of):
 class TestRecreatedTopics:
     """PARTITION_OFFSET_CHANGED."""
 
-    def test_between_two_runs(self, kafka, stream_of, warned):
+    def test_a_topic_that_is_recreated_between_two_runs_is_a_loss(self, kafka, stream_of, warned):
         prefix = name("loss")
         one, other = topic_holding(kafka, [1, 3], f"{prefix}-good"), topic_holding(kafka, [2, 4], f"{prefix}-bad")
         streams = [stream_of(kafka, {"subscribePattern": f"{prefix}-.*"}, **EARLIEST, **more) for more in ({}, GOES_ON)]
@@ -212,7 +214,7 @@ class TestRecreatedTopics:
         assert streams[1].offset[one] == {"0": 2}
         warned(streams[1], "PARTITION_OFFSET_CHANGED", f"{other}-0: offset 2: topic {other} was deleted and made again")
 
-    def test_while_the_tasks_of_a_batch_run(self, kafka, stream_of, warned):
+    def test_a_topic_that_is_recreated_while_the_tasks_of_a_batch_run_is_a_loss(self, kafka, stream_of, warned):
         topic = topic_holding(kafka, range(1, 11))
         stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **GOES_ON)
         stream.offset, tasks = stream.plan()
@@ -224,7 +226,7 @@ class TestRecreatedTopics:
         warned(stream, "PARTITION_OFFSET_CHANGED", f"{topic}-0: offset 10: ")
 
 
-def test_a_start_after_the_end_of_the_log(kafka, stream_of, warned):
+def test_a_start_after_the_end_of_the_log_is_a_loss(kafka, stream_of, warned):
     topic = topic_holding(kafka, range(10))
     start = {"startingOffsets": by_partition(topic, {0: 50})}
     stops, goes_on = (stream_of(kafka, {"subscribe": topic}, **start, **more) for more in ({}, GOES_ON))
@@ -240,7 +242,7 @@ def test_a_start_after_the_end_of_the_log(kafka, stream_of, warned):
 class TestTopicsDeleted:
     """PARTITIONS_DELETED, with kafka.group.id PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT."""
 
-    def test_others_that_match_the_pattern_are_read_from_their_first_record(self, kafka, stream_of, warned):
+    def test_topics_in_place_of_a_deleted_one_are_read_from_their_first_record(self, kafka, stream_of, warned):
         prefix = name("loss")
         topic = topic_holding(kafka, [-1], f"{prefix}-seems")
         pattern = {"subscribePattern": f"{prefix}-.*"}
@@ -256,7 +258,7 @@ class TestTopicsDeleted:
         topic_holding(kafka, [4, 5, 6], f"{prefix}-bad")
         stream.wait_for(4, 5, 6)
 
-    def test_is_an_error_that_names_them(self, kafka, group, stream_of, warned):
+    def test_a_deleted_topic_is_an_error_that_names_its_partitions(self, kafka, group, stream_of, warned):
         topic, other = topic_holding(kafka, [1]), topic_holding(kafka, [2])
         both = {"subscribe": f"{topic},{other}"}
         named = {"kafka.group.id": group}, GOES_ON | {"kafka.group.id": f"{group}-2"}
@@ -275,7 +277,7 @@ class TestTopicsDeleted:
 
 
 @pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])
-def test_a_partition_added_whose_first_records_are_gone(kafka, stream_of, more, warned):
+def test_a_partition_added_whose_first_records_are_gone_is_a_loss(kafka, stream_of, more, warned):
     topic = topic_holding(kafka, [0])
     stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **more)
     assert stream.trigger() == [0]
@@ -291,7 +293,7 @@ def test_a_partition_added_whose_first_records_are_gone(kafka, stream_of, more, 
 
 
 @pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])
-def test_a_partition_added_and_deleted_before_it_was_looked_at(kafka, stream_of, more, warned):
+def test_a_partition_added_and_deleted_before_it_was_looked_at_is_a_loss(kafka, stream_of, more, warned):
     prefix = name("loss")
     topic = topic_holding(kafka, [0], f"{prefix}-kept")
     pattern = {"subscribePattern": f"{prefix}-.*", "rebalanceListener": "recorders:Deleting"}

@@ -34,7 +34,7 @@ def owns(driver, start, count):
     return reached
 
 
-def test_a_partition_that_came_in_a_batch_that_was_not_logged(kafka, group, driver_of):
+def test_a_partition_that_came_in_a_batch_that_was_not_logged_is_read_again_as_it_was(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(4, 1), partitions=1)
     first = driver_of(kafka, topic, group, **QUICK)
     logged, _ = run(first, first.initial_offset())
@@ -52,7 +52,9 @@ def test_a_partition_that_came_in_a_batch_that_was_not_logged(kafka, group, driv
     assert committed(kafka, group) == {(topic, 0): 14, (topic, 1): 10}
 
 
-def test_a_partition_that_left_and_came_back_in_batches_that_were_not_logged(kafka, group, driver_of):
+def test_a_partition_that_left_and_came_back_in_batches_that_were_not_logged_is_read_again_as_it_was(
+    kafka, group, driver_of
+):
     topic = topic_with(kafka, numbered(10, 2), partitions=2)
     first = driver_of(kafka, topic, group)
     logged, _ = run(first, first.initial_offset())
@@ -109,7 +111,9 @@ def test_a_checkpoint_with_a_gap_and_without_starts_is_refused(kafka, group, dri
 
 
 @pytest.mark.parametrize(("policy", "begins"), [("group", 8), ("auto", 4)])
-def test_batches_after_the_newest_end_that_spark_wrote(kafka, group, driver_of, policy, begins):
+def test_batches_after_the_newest_end_that_spark_wrote_are_read_again_unless_the_group_is_right(
+    kafka, group, driver_of, policy, begins
+):
     topic = topic_with(kafka, numbered(4, 1), partitions=1)
     first = driver_of(kafka, topic, group)
     logged, _ = run(first, first.initial_offset())

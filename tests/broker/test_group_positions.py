@@ -68,7 +68,7 @@ class TestRestart:
     def test_offsets_reset_by_kafkas_tool_are_right(self, kafka, group, restart, how, position):
         assert restart(self.reset(kafka, group, *how))[0] == position
 
-    def test_so_are_higher_ones(self, kafka, group, restart):
+    def test_offsets_set_higher_than_the_checkpoint_are_right(self, kafka, group, restart):
         assert restart(lambda topic: commit_for(kafka, group, {(topic, 0): 22}))[0] == 22
 
     def test_offsets_removed_are_put_back_from_the_checkpoint(self, kafka, group, restart):
@@ -81,7 +81,9 @@ class TestRestart:
         assert list(committed(kafka, group).values()) == [20]
 
     @pytest.mark.parametrize(("policy", "position"), [("auto", 7), ("group", 7), ("checkpoint", 20)])
-    def test_the_option_says_who_is_right(self, kafka, group, restart, caplog, policy, position):
+    def test_the_option_says_who_is_right_about_an_offset_that_was_reset(
+        self, kafka, group, restart, caplog, policy, position
+    ):
         found, driver = restart(self.reset(kafka, group, "--to-offset", "7"), onOffsetConflict=policy)
         assert found == position
         assert (
@@ -93,7 +95,7 @@ class TestRestart:
         if policy == "checkpoint":
             assert list(committed(kafka, group).values()) == [20]
 
-    def test_or_that_it_must_not_go_on(self, kafka, group, restart):
+    def test_a_query_whose_policy_is_fail_does_not_go_on_from_an_offset_that_was_reset(self, kafka, group, restart):
         with pytest.raises(OffsetConflictError, match=r"the checkpoint says 20 .* the group 7"):
             restart(self.reset(kafka, group, "--to-offset", "7"), onOffsetConflict="fail")
 
@@ -106,7 +108,7 @@ class TestRestart:
         with pytest.raises(DataLossError, match="was deleted and made again, so this offset means another record"):
             restart(remake)
 
-    def test_until_somebody_says_where_to_go_on(self, kafka, group, restart):
+    def test_a_topic_deleted_and_made_again_is_read_from_where_somebody_says(self, kafka, group, restart):
         def remake(topic):
             kafka.delete_topic(topic)
             kafka.create_topic(topic)
@@ -226,7 +228,7 @@ class TestTakenOver:
         assert begin(end, next_end(driver, end)) == 5
 
     @pytest.mark.parametrize(("policy", "position"), [("auto", 5), ("checkpoint", 20)])
-    def test_so_does_one_that_starts_again_or_after_the_batch_if_the_user_wants_that(
+    def test_a_query_that_starts_again_goes_on_at_the_commit_of_another_or_after_the_batch_as_the_policy_says(
         self, kafka, group, driver_of, batch, policy, position
     ):
         topic, driver, end = batch
@@ -267,7 +269,7 @@ class TestAdopted:
         return topic, end
 
     @pytest.mark.parametrize("policy", ["auto", "fail"])
-    def test_a_batch_from_there_that_was_not_committed_does_not_come_again(
+    def test_a_batch_from_an_adopted_offset_that_was_not_committed_does_not_come_again(
         self, kafka, group, driver_of, start_at_7, policy
     ):
         topic, end = start_at_7
@@ -275,7 +277,7 @@ class TestAdopted:
         assert again.latest_offset(end, None) == end
         assert committed(kafka, group) == {(topic, 0): 20}
 
-    def test_a_batch_from_there_that_was_cut_short_is_read_again_as_it_was_and_committed(
+    def test_a_batch_from_an_adopted_offset_that_was_cut_short_is_read_again_as_it_was_and_committed(
         self, kafka, group, driver_of, start_at_7
     ):
         topic, end = start_at_7
@@ -294,7 +296,7 @@ class TestAdopted:
         third = driver_of(kafka, topic, group, **BOTH)
         assert moved(third.latest_offset(end, None), topic, end) == {"0": 7}
 
-    def test_a_reset_is_right_until_a_batch_has_begun_there(self, kafka, group, driver_of, start_at_7):
+    def test_a_reset_is_right_until_a_batch_has_begun_at_the_adopted_offset(self, kafka, group, driver_of, start_at_7):
         topic, end = start_at_7
         again = driver_of(kafka, topic, group, **BOTH)
         assert again.latest_offset(end, None) == end
@@ -325,7 +327,9 @@ class TestAdopted:
         assert again.latest_offset(following, None) == following
         assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 17}
 
-    def test_nor_does_one_that_a_neighbour_has_read_before(self, kafka, group, driver_of, neighbour_of):
+    def test_a_partition_that_a_neighbour_has_read_before_does_not_come_again(
+        self, kafka, group, driver_of, neighbour_of
+    ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         first = driver_of(kafka, topic, group, **BOTH)
         end = first_batch(first)
@@ -356,7 +360,7 @@ class TestAdopted:
         assert committed(kafka, group) == {(topic, 0): 5}
         return topic, end, following
 
-    def test_what_a_query_delivered_from_there_does_not_come_again_after_another_has_adopted_it(
+    def test_what_a_query_delivered_does_not_come_again_after_another_has_adopted_its_offset(
         self, kafka, group, driver_of, cut_short
     ):
         topic, _, following = cut_short
@@ -370,7 +374,7 @@ class TestAdopted:
         assert (moved(last, topic, following), last[topic]) == ({}, {"0": 20})
         assert committed(kafka, group) == {(topic, 0): 10}
 
-    def test_nor_that_of_a_batch_planned_again_after_it_gave_way_and_another_has_adopted_its_start(
+    def test_a_batch_planned_again_does_not_come_again_after_it_gave_way_and_another_has_adopted_its_start(
         self, kafka, group, driver_of, cut_short
     ):
         topic, end, _ = cut_short
@@ -386,7 +390,9 @@ class TestAdopted:
         last = third.latest_offset(following, None)
         assert (moved(last, topic, following), last[topic]) == ({}, {"0": 20})
 
-    def test_nor_that_of_a_checkpoint_rolled_back_to_before_it_was_adopted(self, kafka, group, driver_of, cut_short):
+    def test_a_batch_does_not_come_again_with_a_checkpoint_rolled_back_to_before_its_offset_was_adopted(
+        self, kafka, group, driver_of, cut_short
+    ):
         topic, end, following = cut_short
         commit_for(kafka, group, {(topic, 0): 3})
         paused = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
@@ -421,7 +427,7 @@ class TestLeft:
         assert committed(kafka, group) == {}
         return start, end
 
-    def test_its_replay_is_committed_for_that_topic_too(self, kafka, group, driver_of, topics, cut_short):
+    def test_a_replay_is_committed_also_for_a_topic_that_was_left(self, kafka, group, driver_of, topics, cut_short):
         kept, left = topics
         start, end = cut_short
         driver = driver_of(kafka, kept, group, **BOTH)
@@ -436,7 +442,7 @@ class TestLeft:
         assert again.latest_offset(following, None) == following
 
     @pytest.mark.parametrize("replayed", [True, False])
-    def test_what_was_delivered_of_it_does_not_come_again(
+    def test_what_was_delivered_of_a_topic_that_was_left_does_not_come_again(
         self, kafka, group, driver_of, query_of, topics, cut_short, replayed
     ):
         kept, left = topics
@@ -469,7 +475,9 @@ class TestLeft:
         assert again.latest_offset(last, None) == last
         assert committed(kafka, group)[left, 0] == 14
 
-    def test_but_where_somebody_else_has_gone_on_is_right(self, kafka, group, driver_of, topics, cut_short):
+    def test_where_somebody_else_has_gone_on_in_a_topic_that_was_left_is_right(
+        self, kafka, group, driver_of, topics, cut_short
+    ):
         kept, left = topics
         _, end = cut_short
         driver = driver_of(kafka, kept, group, **BOTH)
@@ -483,7 +491,9 @@ class TestLeft:
         last = again.latest_offset(following, None)
         assert (moved(last, left, following), last[left]) == ({"0": 15}, {"0": 20})
 
-    def test_that_does_not_move_the_position_while_the_topic_is_left(self, kafka, group, driver_of, topics, cut_short):
+    def test_an_offset_of_others_does_not_move_the_position_while_the_topic_is_left(
+        self, kafka, group, driver_of, topics, cut_short
+    ):
         kept, left = topics
         _, end = cut_short
         commit_for(kafka, group, {(left, 0): 5})
@@ -520,7 +530,7 @@ class TestContinuedFromSparksSource:
         assert committed(kafka, group) == {(topic, gone): 20, (topic, 1 - gone): 10}
 
     @pytest.mark.parametrize(("paused", "position"), [([0, 1], 5), ([], 20)])
-    def test_one_that_a_neighbour_owns_at_first_starts_at_the_checkpoint_unless_the_neighbour_reads_on(
+    def test_a_partition_that_a_neighbour_owns_at_first_starts_at_the_checkpoint_unless_the_neighbour_reads_on(
         self, kafka, group, driver_of, query_of, paused, position
     ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
@@ -585,7 +595,7 @@ class TestExplicitStarts:
     """A new query with a start in its options, in a group with other offsets."""
 
     @pytest.mark.parametrize("starting", ["earliest", "latest"])
-    def test_while_others_are_members_the_groups_offset_is_right(
+    def test_while_others_are_members_the_groups_offset_wins_over_an_explicit_start(
         self, kafka, group, driver_of, query_of, caplog, starting
     ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
@@ -607,7 +617,7 @@ class TestExplicitStarts:
         assert driver.latest_offset(driver.initial_offset(), None)[topic] == {"0": 10, "1": 10}
         assert f"no committed offset for {topic}-1 (none was committed, or it has expired): starting" in caplog.text
 
-    def test_a_partition_not_read_before_a_restart_still_starts_there(self, kafka, group, driver_of):
+    def test_a_partition_not_read_before_a_restart_still_starts_at_its_explicit_start(self, kafka, group, driver_of):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         commit_for(kafka, group, {(topic, 0): 5, (topic, 1): 5})
         first = driver_of(kafka, topic, group, pausePartitions=json.dumps({topic: [1]}))
@@ -620,7 +630,7 @@ class TestExplicitStarts:
         assert following[topic] == {"0": 10, "1": 10}
         assert moved(following, topic, end) == {}
 
-    def test_so_it_does_after_a_crash_in_its_first_batch(self, kafka, group, driver_of):
+    def test_a_partition_starts_at_its_explicit_start_after_a_crash_in_its_first_batch(self, kafka, group, driver_of):
         topic = topic_with(kafka, numbered(20, 1), partitions=1)
         commit_for(kafka, group, {(topic, 0): 7})
         first = driver_of(kafka, topic, group)
@@ -638,7 +648,7 @@ LATEST = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "latest
 
 
 class TestNothingIsMissed:
-    def test_by_whoever_gets_a_new_partition_however_early_it_has_heard_of_it(self, kafka, group, query_of):
+    def test_whoever_gets_a_new_partition_misses_nothing_however_early_it_has_heard_of_it(self, kafka, group, query_of):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         slow = LATEST | {"kafka.metadata.max.age.ms": 4000}
         queries = [query_of(kafka, topic, group, **slow)]
@@ -654,7 +664,9 @@ class TestNothingIsMissed:
             begun.setdefault(r.tp.partition, r.start)
         assert {p: begun[p] for p in range(2, 6)} == dict.fromkeys(range(2, 6), 0)
 
-    def test_in_a_topic_that_was_deleted_and_made_again_while_the_query_read_others(self, kafka, group, driver_of):
+    def test_nothing_is_missed_in_a_topic_that_was_deleted_and_made_again_while_the_query_read_others(
+        self, kafka, group, driver_of
+    ):
         topic = topic_with(kafka, numbered(20, 1), partitions=1)
         other = topic_with(kafka, numbered(4, 1), partitions=1)
         driver = driver_of(kafka, f"{topic},{other}", group, **LATEST)
@@ -676,7 +688,9 @@ class TestNothingIsMissed:
         following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)
         assert moved(following, other, end) == {"0": 0}
 
-    def test_when_a_query_that_has_not_read_yet_leaves_it_to_another(self, kafka, group, driver_of, query_of):
+    def test_nothing_is_missed_when_a_query_that_has_not_read_yet_leaves_a_partition_to_another(
+        self, kafka, group, driver_of, query_of
+    ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         second = query_of(kafka, topic, group, **LATEST)
         wait_until(lambda: len(second.owned()) == 2, within=30)

@@ -69,7 +69,9 @@ class TestAtStop:
         driver.stop()
         assert committed(kafka, group) == before
 
-    def test_so_it_is_where_nothing_was_handed_over_before_the_batch(self, kafka, group, driver_of, neighbour_of):
+    def test_what_the_listener_has_committed_is_left_where_nothing_was_handed_over_before_the_batch(
+        self, kafka, group, driver_of, neighbour_of
+    ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         driver = driver_of(kafka, topic, group, **EARLIEST, generation="stable")
         start = driver.initial_offset()

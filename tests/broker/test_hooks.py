@@ -129,7 +129,7 @@ class TestOnConsume:
         finally:
             brokers_for(settings).close()
 
-    def test_what_it_gives_back_goes_on_to_spark(self, kafka):
+    def test_what_an_interceptor_gives_back_goes_on_to_spark(self, kafka):
         found = self.rows(kafka, "recorders:Masking")
         assert found["key"].to_pylist() == [None] * 3
         assert found["value"].to_pylist() == [b"v0", b"v1", b"v2"]
@@ -138,6 +138,6 @@ class TestOnConsume:
         ("named", "message"),
         [("Raising", "Raising.on_consume raised RuntimeError: cannot decrypt"), ("Renaming", "of schema key: binary")],
     )
-    def test_one_that_fails_fails_the_task_so_that_no_row_gets_by(self, kafka, named, message):
+    def test_an_interceptor_that_fails_fails_the_task_so_that_no_row_gets_by(self, kafka, named, message):
         with pytest.raises(InterceptorError, match=message):
             self.rows(kafka, f"recorders:{named}")

@@ -33,7 +33,7 @@ def watch_of(kafka, topic):
 NOW = 1000.0
 
 
-def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):
+def test_a_watch_is_quiet_until_a_record_comes(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
     watch.start({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}, NOW)
@@ -139,7 +139,7 @@ def test_a_topic_that_is_deleted_is_asked_for_no_more(kafka, topic, watch_of, mo
     assert watch._brokers._bootstrapped().cluster._topics == {topic}
 
 
-def test_ends_looked_up_long_ago_are_looked_up_again_however_often_it_begins(kafka, topic, watch_of):
+def test_ends_looked_up_long_ago_are_looked_up_again_however_often_a_watch_begins(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
     watch.start({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S / 2)

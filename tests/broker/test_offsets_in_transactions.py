@@ -122,7 +122,9 @@ def commit_as_the_sink_does(kafka, transactional_id, source):
 
 
 class TestPublished:
-    def test_the_batch_that_runs_its_offsets_and_the_member_that_planned_it(self, kafka, group, exactly_once):
+    def test_a_source_publishes_the_batch_that_runs_its_offsets_and_the_member_that_planned_it(
+        self, kafka, group, exactly_once
+    ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         query = exactly_once(topic).start()
         query.plan(limit=10)
@@ -140,7 +142,7 @@ class TestPublished:
         query.stop()
         assert list(live_sources(query.shared, query.transactional_id)) == []
 
-    def test_nothing_where_a_batch_reads_nothing_of_the_source(self, kafka, exactly_once):
+    def test_a_source_of_which_a_batch_reads_nothing_publishes_nothing(self, kafka, exactly_once):
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(first, second).start()
         query.drain(20)
@@ -150,7 +152,7 @@ class TestPublished:
         (source,) = query.published()
         assert source.offsets == {TopicPartition(first, 0): 15}
 
-    def test_nothing_of_a_process_that_was_killed(self, shared):
+    def test_nothing_is_published_of_a_process_that_was_killed(self, shared):
         program = (
             "import sys, time; from pathlib import Path; from spark_kafka_group.values.files import *; "
             "from spark_kafka_group.values.source_offsets import *; directory = Path(sys.argv[1]); "
@@ -171,7 +173,7 @@ class TestPublished:
             process.stdout.close()
             process.wait()
 
-    def test_what_was_written_is_what_is_read(self):
+    def test_what_a_source_has_published_is_read_as_it_was_written(self):
         zero, one = (TopicPartition("orders", partition) for partition in range(2))
         offsets = SourceOffsets("g", 3, "m-1", None, "r", 7, "note", {zero: 5, one: 2**63 - 1}, {zero: 4})
         for source in (LiveSource("a/../b\n", 7, is_asked=True), LiveSource("\u2028", 0, False, True, offsets)):
@@ -179,7 +181,7 @@ class TestPublished:
 
 
 class TestCommittedByTheSink:
-    def test_a_batch_is_not_committed_again(self, kafka, group, exactly_once):
+    def test_a_batch_that_the_sink_has_committed_is_not_committed_again(self, kafka, group, exactly_once):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         query = exactly_once(topic).start()
         query.trigger(limit=10)
@@ -193,7 +195,9 @@ class TestCommittedByTheSink:
         assert query.drivers[0]._session.committer.in_group == committed(kafka, group)
         assert sorted(query.written()) == rows_of(topic, {0: 20, 1: 20})
 
-    def test_also_where_the_broker_assigns(self, kafka, group, exactly_once, librdkafka_of):
+    def test_a_batch_that_the_sink_has_committed_is_not_committed_again_where_the_broker_assigns(
+        self, kafka, group, exactly_once, librdkafka_of
+    ):
         topic = topic_with(kafka, numbered(40, 4), partitions=4)
         query = exactly_once(topic).start()
         query.trigger(limit=12)
@@ -215,7 +219,7 @@ class TestCommittedByTheSink:
         theirs = [f"{topic}-{partition}-{offset}" for partition, offset in neighbour.places()]
         assert sorted(query.written() + theirs) == rows_of(topic, dict.fromkeys(range(4), 20))
 
-    def test_sparks_own_commit_takes_it_too(self, kafka, exactly_once):
+    def test_sparks_own_commit_takes_a_batch_that_the_sink_has_committed(self, kafka, exactly_once):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         query = exactly_once(topic).start()
         query.trigger()
@@ -238,7 +242,7 @@ class TestCommittedByTheSink:
         assert sorted(query.written()) == rows_of(topic, {0: 10, 1: 10})
         assert other.ranges == []
 
-    def test_one_that_is_not_is_an_error_and_read_again(self, kafka, group, exactly_once):
+    def test_a_batch_that_no_sink_has_committed_is_an_error_and_read_again(self, kafka, group, exactly_once):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         query = exactly_once(topic).start()
         query.plan()
@@ -299,7 +303,7 @@ class TestFencing:
         with pytest.raises(FencedError):
             old.latest_offset(end, None)
 
-    def test_nor_can_a_member_that_was_expelled(self, kafka, group, exactly_once):
+    def test_a_member_that_was_expelled_cannot_publish(self, kafka, group, exactly_once):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         query = exactly_once(topic).start()
         query.plan()
@@ -313,7 +317,7 @@ class TestFencing:
         assert sorted(query.written()) == rows_of(topic, {0: 10})
 
     @pytest.mark.parametrize("refused", ["generation", "member", "static member"])
-    def test_nor_does_the_sink_commit_offsets_for_another_member_or_generation(
+    def test_the_sink_does_not_commit_offsets_for_another_member_or_generation(
         self, kafka, group, exactly_once, refused
     ):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
@@ -361,7 +365,7 @@ class TestFencing:
 
 
 class TestDeletedTopics:
-    def test_their_offsets_are_left_out_of_the_transaction(self, kafka, group, exactly_once, monkeypatch):
+    def test_offsets_of_deleted_topics_are_left_out_of_the_transaction(self, kafka, group, exactly_once, monkeypatch):
         monkeypatch.setattr(offsets_in_transaction, "GONE_AFTER_S", 0.5)
         kept, gone = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(f"{kept},{gone}").start()
@@ -375,7 +379,7 @@ class TestDeletedTopics:
 
 
 class TestTwoQueriesWithOneId:
-    def test_the_second_is_refused(self, kafka, group, exactly_once, monkeypatch):
+    def test_the_second_query_with_one_id_is_refused(self, kafka, group, exactly_once, monkeypatch):
         monkeypatch.setattr("spark_kafka_group.driver.steps.sink_transaction.GOES_WITHIN_S", 0.5)
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(first, transactional_id=group).start()
@@ -385,7 +389,9 @@ class TestTwoQueriesWithOneId:
             other.plan()
         query.trigger()
 
-    def test_also_one_that_has_begun_at_the_same_time(self, kafka, group, exactly_once, monkeypatch):
+    def test_a_query_that_has_begun_at_the_same_time_with_one_id_is_refused(
+        self, kafka, group, exactly_once, monkeypatch
+    ):
         monkeypatch.setattr("spark_kafka_group.driver.steps.sink_transaction.GOES_WITHIN_S", 0.5)
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(first, transactional_id=group).start()
@@ -398,7 +404,9 @@ class TestTwoQueriesWithOneId:
         with pytest.raises(MembershipError, match="another query of this application"):
             query.begin()
 
-    def test_also_one_that_spark_asks_at_the_same_time(self, kafka, group, exactly_once, query_of, monkeypatch):
+    def test_a_query_with_one_id_that_spark_asks_at_the_same_time_is_refused(
+        self, kafka, group, exactly_once, query_of, monkeypatch
+    ):
         monkeypatch.setattr("spark_kafka_group.driver.steps.sink_transaction.GOES_WITHIN_S", 0.5)
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         busy = query_of(kafka, first, group, **BOTH)
@@ -498,7 +506,7 @@ class TestReplays:
         assert committed(kafka, group) == {left: 10, kept.tp: 10}
         assert query.trigger() is None
 
-    def test_one_crash_after_the_other_with_the_partition_back_in_between(self, decided_without_one):
+    def test_a_partition_that_was_back_between_two_crashes_is_read_once(self, decided_without_one):
         """The sink has decided the batch without the partition, so it writes none of its rows as that batch's."""
         query, kept, left = decided_without_one()
         query.start()
@@ -507,7 +515,7 @@ class TestReplays:
         assert sorted(query.written()) == rows_of(left.topic, {0: 10, 1: 10})
         assert query.trigger() is None
 
-    def test_the_option_is_needed_until_an_interrupted_batch_is_done(
+    def test_the_transactional_id_is_needed_until_an_interrupted_batch_is_done(
         self, kafka, group, decided_without_one, driver_of
     ):
         query, kept, left = decided_without_one()
@@ -545,7 +553,7 @@ class TestReplays:
         assert len(query.written()) == 20 - len(theirs)
 
     @pytest.mark.parametrize("tells", [True, False], ids=["", "decisions of an earlier version"])
-    def test_what_was_decided_without_a_partition_is_read_again_without_it(
+    def test_a_batch_that_was_decided_without_a_partition_is_read_again_without_it(
         self, kafka, group, decided_without_one, tells
     ):
         """Others have written its rows, so Spark must not aggregate them. A decision that does not name partitions
@@ -558,7 +566,7 @@ class TestReplays:
         assert len(query.written()) == 10
 
     @pytest.mark.parametrize("tells", [True, False], ids=["", "decisions of an earlier version"])
-    def test_also_where_the_sink_had_decided_the_batch_without_any_partition(
+    def test_a_batch_that_was_decided_without_any_partition_is_read_again_without_them(
         self, kafka, group, exactly_once, query_of, tells
     ):
         """The batch has rows of another source, say. The next one has this source's, and Spark aggregates them once."""
@@ -586,7 +594,7 @@ class TestReplays:
         assert sorted(query.written()) == rows_of(topic, {0: 10})
         assert query.trigger() is None
 
-    def test_where_a_neighbour_has_gone_on_it_is_right(self, kafka, group, exactly_once):
+    def test_where_a_neighbour_has_gone_on_after_a_crash_is_right(self, kafka, group, exactly_once):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         query = exactly_once(topic).start()
         query.plan()
@@ -599,7 +607,7 @@ class TestReplays:
         assert sorted(query.written()) == rows_of(topic, {0: 10, 1: 10})[4:]
         assert query.trigger() is None
 
-    def test_two_sources_in_one_group(self, kafka, group, exactly_once):
+    def test_two_sources_in_one_group_write_each_row_once_over_a_crash(self, kafka, group, exactly_once):
         topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
         query = exactly_once(*topics).start()
         query.trigger(limit=6)
@@ -650,7 +658,7 @@ class TestReplays:
 
 
 class TestCheckpoints:
-    def test_an_older_one_is_refused(self, kafka, exactly_once):
+    def test_an_older_checkpoint_is_refused(self, kafka, exactly_once):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         query = exactly_once(topic).start()
         query.trigger(limit=6)
@@ -662,7 +670,7 @@ class TestCheckpoints:
         with pytest.raises(OffsetConflictError, match=r"ends with batch 0 and the group has .*batch 1"):
             query.plan()
 
-    def test_the_option_may_come_and_go(self, kafka, group, exactly_once, driver_of):
+    def test_the_transactional_id_may_come_and_go(self, kafka, group, exactly_once, driver_of):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         plain = driver_of(kafka, topic, group, **BOTH)
         start = plain.initial_offset()

@@ -100,7 +100,9 @@ def test_an_older_checkpoint_sets_the_group_right_in_partitions_that_its_first_b
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10, (topic, 2): 3}
 
 
-def test_nor_where_a_neighbour_has_had_the_partition_meanwhile(kafka, group, driver_of, neighbour_of):
+def test_an_older_checkpoint_sets_the_group_right_where_a_neighbour_has_had_the_partition_meanwhile(
+    kafka, group, driver_of, neighbour_of
+):
     topic = topic_with(kafka, numbered(18, 3))
     newer = driver_of(kafka, topic, group, pausePartitions=json.dumps({topic: [0, 1, 2]}))  # so it holds nothing up
     first = run_to_its_end(driver_of(kafka, topic, group), 2)[1]
@@ -168,7 +170,9 @@ def test_a_note_about_another_batch_of_the_same_number_is_not_believed_after_a_k
     assert read == {(p, at) for p in (0, 1) for at in range(2, 20)}
 
 
-def test_nor_where_the_membership_is_lost_as_the_first_batch_begins(kafka, group, driver_of):
+def test_a_note_about_another_batch_is_not_believed_where_the_membership_is_lost_as_the_first_batch_begins(
+    kafka, group, driver_of
+):
     topic = topic_with(kafka, numbered(40, 2), partitions=2)
     first = before_its_second_batch(topic, kafka, group, driver_of)
     restored = driver_of(kafka, topic, group, **QUICK)
@@ -349,7 +353,9 @@ def test_generations_that_count_from_one_again_are_no_sign_of_a_successor(kafka,
     thrown_out(kafka, group, run)()
 
 
-def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafka, group, driver_of):
+def test_generations_that_counted_on_while_this_process_was_a_member_are_no_sign_of_a_successor(
+    kafka, group, driver_of
+):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     run = Run(driver_of(kafka, topic, group, **QUICK), None)
     run.end = run.driver.initial_offset()
@@ -362,7 +368,7 @@ def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafk
     assert run.driver.latest_offset(run.end, None) == run.end
 
 
-def test_nor_are_they_where_another_query_has_written_over_the_note(kafka, group, driver_of):
+def test_generations_are_no_sign_of_a_successor_where_another_query_has_written_over_the_note(kafka, group, driver_of):
     topic, run = counting_anew(kafka, group, driver_of)
     note = adopting_metadata("another", 3, 3, metadata_of_70(GroupOffset.from_json(run.end)))
     is_back = thrown_out(kafka, group, run, {(topic, 1): 2}, note)

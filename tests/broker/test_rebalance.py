@@ -81,7 +81,7 @@ class TestGenerationsOfBatches:
         return found
 
     @pytest.mark.parametrize(("policy", "begins"), [("auto", False), ("batch", True), ("stable", False)])
-    def test_in_company_a_leader_begins_one_only_if_it_is_told_to(
+    def test_in_company_a_leader_begins_a_generation_with_a_batch_only_if_it_is_told_to(
         self, kafka, group, query_of, neighbour_of, policy, begins
     ):
         topic = topic_with(kafka, [], partitions=4)
@@ -93,7 +93,9 @@ class TestGenerationsOfBatches:
         first, _, last = self.generations(kafka, topic, group, query)
         assert last - first >= 2 if begins else last == first
 
-    def test_a_follower_begins_none_whatever_it_is_told(self, kafka, group, query_of, neighbour_of):
+    def test_a_follower_begins_no_generation_with_a_batch_whatever_it_is_told(
+        self, kafka, group, query_of, neighbour_of
+    ):
         topic = topic_with(kafka, [], partitions=4)
         neighbour = neighbour_of(kafka, topic, group, heartbeat_interval_ms=100)
         wait_until(lambda: len(neighbour.assignment()) == 4, within=30)
@@ -105,7 +107,7 @@ class TestGenerationsOfBatches:
 
 
 class TestTriggers:
-    def test_a_member_that_joins_and_one_that_leaves(self, kafka, group, query_of):
+    def test_partitions_are_shared_with_a_member_that_joins_and_taken_back_when_it_leaves(self, kafka, group, query_of):
         topic = topic_with(kafka, numbered(40, 4), partitions=4)
         one = query_of(kafka, topic, group, **BOTH)
         wait_until(all_committed(kafka, group, topic, 4, 10), within=30)
@@ -166,7 +168,9 @@ class TestTriggers:
             any(f"member {name} on {host} cannot be read" in text for name, host in hostile.items()) for text in said
         )
 
-    def test_a_consumer_that_unsubscribes_from_a_topic(self, kafka, group, query_of, neighbour_of):
+    def test_a_consumer_that_unsubscribes_from_a_topic_gives_its_partitions_up(
+        self, kafka, group, query_of, neighbour_of
+    ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         other = topic_with(kafka, numbered(2, 1), partitions=1)
         query = query_of(kafka, topic, group, **BOTH)  # leads: kafka-python as leader would give our topic to no member
@@ -199,7 +203,9 @@ class TestTriggers:
         wait_until(lambda: committed(kafka, group).get((topic, 1)) == 20 or query.failure, within=30)
         assert query.failure is None
 
-    def test_a_topic_that_is_deleted_while_its_records_are_in_the_running_batch(self, kafka, group, driver_of, caplog):
+    def test_a_topic_that_is_deleted_while_its_records_are_in_the_running_batch_holds_no_other_up(
+        self, kafka, group, driver_of, caplog
+    ):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         doomed = topic_with(kafka, numbered(10, 1), partitions=1)
         brief = {"kafka.default.api.timeout.ms": 3000, "failOnDataLoss": False}
@@ -257,7 +263,7 @@ class TestTriggers:
         goes_on()
 
     @pytest.mark.soak
-    def test_nor_is_one_that_dies(self, kafka3, led):
+    def test_a_coordinator_that_dies_is_no_rebalance(self, kafka3, led):
         coordinator, _, goes_on = led(100)
         node = kafka3.node(coordinator - 1)
         node.kill()
@@ -556,7 +562,7 @@ class TestStrategies:
         with pytest.raises(MembershipError, match="sticky"):
             other.latest_offset(other.initial_offset(), None)
 
-    def test_a_strategy_of_the_users_own(self, kafka, group, query_of):
+    def test_a_strategy_of_the_users_own_assigns(self, kafka, group, query_of):
         topic = topic_with(kafka, numbered(6, 2), partitions=2)
         settings = BOTH | {"kafka.partition.assignment.strategy": "recorders:Reverse"}
         queries = [query_of(kafka, topic, group, **settings) for _ in range(2)]

@@ -50,7 +50,7 @@ def test_a_cell_that_runs_again_has_an_empty_topic_and_an_empty_folder(kafka, sa
     assert {f"{topic}-dlt"} == {found for found in kafka.admin.list_topics() if found.startswith(f"{topic}-")}
 
 
-def test_it_is_one_for_a_process_until_it_is_closed(kafka, monkeypatch):
+def test_a_sandbox_is_one_for_a_process_until_it_is_closed(kafka, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     first = open_sandbox()
     folder = Path(first.folder("files"))
@@ -99,12 +99,12 @@ def program(monkeypatch):
     return run
 
 
-def test_its_own_broker_and_its_folders_end_with_the_process(program):
+def test_a_sandboxs_own_broker_and_its_folders_end_with_the_process(program):
     program(OPENING)
 
 
 @pytest.mark.soak
-def test_its_spark_is_quiet_and_stops_its_queries_with_the_process(program, monkeypatch, tmp_path):
+def test_a_sandboxs_spark_is_quiet_and_stops_its_queries_with_the_process(program, monkeypatch, tmp_path):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     events = tmp_path / "events.jsonl"

@@ -48,7 +48,7 @@ def goes_on(kafka, topic, way, stream):
     stream.wait_for(*range(40, 50))
 
 
-def test_from_the_ends_of_the_logs(kafka, way, stream_of):
+def test_a_stream_starts_at_the_ends_of_the_logs(kafka, way, stream_of):
     topic, subscription = way
     kafka.create_topic(topic, partitions=5)
     send(kafka, topic, 0, [-1])
@@ -59,7 +59,7 @@ def test_from_the_ends_of_the_logs(kafka, way, stream_of):
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_the_first_records(kafka, way, stream_of):
+def test_a_stream_starts_at_the_first_records(kafka, way, stream_of):
     topic, subscription = way
     kafka.create_topic(topic, partitions=5)
     send_anywhere(kafka, topic, [1, 2, 3], 5)
@@ -69,7 +69,7 @@ def test_from_the_first_records(kafka, way, stream_of):
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_an_offset_of_each_partition(kafka, way, stream_of):
+def test_a_stream_starts_at_an_offset_of_each_partition(kafka, way, stream_of):
     topic, subscription = way
     kafka.create_topic(topic, partitions=5)
     fill(kafka, topic, enumerate([[-20, -21, -22], [-10, -11, -12], [0, 1, 2], [10, 11, 12], [20, 21, 22]]))
@@ -80,7 +80,7 @@ def test_from_an_offset_of_each_partition(kafka, way, stream_of):
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_a_timestamp_of_each_partition(kafka, way, stream_of):
+def test_a_stream_starts_at_a_timestamp_of_each_partition(kafka, way, stream_of):
     topic, subscription = way
     with_timestamps(kafka, topic)
     timestamps = by_partition(topic, dict.fromkeys(range(4), SECOND) | {4: FIRST})
@@ -90,7 +90,7 @@ def test_from_a_timestamp_of_each_partition(kafka, way, stream_of):
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_one_timestamp(kafka, way, stream_of):
+def test_a_stream_starts_at_one_timestamp(kafka, way, stream_of):
     topic, subscription = way
     with_timestamps(kafka, topic)
     send(kafka, topic, 4, [23, 24], SECOND)
@@ -135,7 +135,7 @@ def test_a_query_stopped_before_its_first_batch_starts_again(kafka, group, strea
         assert stream.trigger() == [2]
 
 
-def test_a_start_for_all_of_a_topic(kafka, stream_of):
+def test_one_start_holds_for_all_partitions_of_a_topic(kafka, stream_of):
     one, other = name("start"), name("start")
     for topic in (one, other):
         kafka.create_topic(topic, partitions=2)
@@ -201,7 +201,7 @@ class TestSubscription:
 class TestEnd:
     """Where a stream with an end stops to read."""
 
-    def test_of_a_stream(self, kafka, stream_of):
+    def test_a_stream_stops_to_read_at_its_last_offsets(self, kafka, stream_of):
         topic = name("end")
         kafka.create_topic(topic, partitions=2)
         fill(kafka, topic, {0: range(5), 1: range(10, 13)})
@@ -212,7 +212,9 @@ class TestEnd:
         assert stream.trigger() is None
 
     @pytest.mark.parametrize("each", [True, False], ids=["a timestamp of each partition", "one timestamp"])
-    def test_by_timestamp_is_at_the_first_record_as_new_whenever_it_comes(self, kafka, each, stream_of):
+    def test_a_stream_stops_to_read_at_the_first_record_as_new_as_a_timestamp_whenever_it_comes(
+        self, kafka, each, stream_of
+    ):
         topic = name("end")
         kafka.create_topic(topic, partitions=2)
         fill(kafka, topic, {(0, FIRST): [0, 1], (0, SECOND): [2], (1, FIRST): [10]})
@@ -229,7 +231,7 @@ class TestEnd:
 class TestGroup:
     """The group of a query that names none."""
 
-    def test_is_named_by_a_prefix_and_an_id_in_the_checkpoint(self, kafka, stream_of):
+    def test_a_group_is_named_by_a_prefix_and_an_id_in_the_checkpoint(self, kafka, stream_of):
         topic, prefix = name("group"), name("prefix")
         kafka.create_topic(topic)
         send(kafka, topic, 0, [0])
@@ -240,7 +242,7 @@ class TestGroup:
         assert committed(kafka, group) == {(topic, 0): 1}
         assert len(members(kafka, group)) == 1
 
-    def test_named_by_the_user_has_no_prefix(self, kafka, group, stream_of):
+    def test_a_group_that_the_user_names_has_no_prefix(self, kafka, group, stream_of):
         topic = name("group")
         kafka.create_topic(topic)
         send(kafka, topic, 0, [0])

@@ -85,7 +85,9 @@ def in_group(kafka, group, driver):
     return reached
 
 
-def test_in_a_rebalance(kafka, group, topic, busy, driver_of, interrupted_when):
+def test_a_query_that_is_stopped_in_a_rebalance_leaves_the_group(
+    kafka, group, topic, busy, driver_of, interrupted_when
+):
     driver = driver_of(kafka, topic, group, **BOTH)
     start = driver.initial_offset()
     driver.latest_offset(start, None)
@@ -104,7 +106,9 @@ def test_in_a_rebalance(kafka, group, topic, busy, driver_of, interrupted_when):
     assert instances(kafka, group) == {name_of(busy.driver), name_of(third)}
 
 
-def test_in_its_very_first_join(kafka, group, topic, busy, driver_of, interrupted_when):
+def test_a_query_that_is_stopped_in_its_very_first_join_leaves_the_group(
+    kafka, group, topic, busy, driver_of, interrupted_when
+):
     keep_waiting(kafka, topic, busy)
     driver = driver_of(kafka, topic, group, **BOTH)
     start = driver.initial_offset()
@@ -118,7 +122,9 @@ def test_in_its_very_first_join(kafka, group, topic, busy, driver_of, interrupte
     assert instances(kafka, group) == {name_of(busy.driver)}
 
 
-def test_before_the_group_has_seen_its_first_join(kafka, group, topic, busy, driver_of, interrupted_when):
+def test_a_query_that_is_stopped_before_the_group_has_seen_its_first_join_leaves_no_member(
+    kafka, group, topic, busy, driver_of, interrupted_when
+):
     keep_waiting(kafka, topic, busy)
     driver = driver_of(kafka, topic, group, **BOTH)
     start = driver.initial_offset()
@@ -135,7 +141,9 @@ def test_before_the_group_has_seen_its_first_join(kafka, group, topic, busy, dri
     assert len(settled(kafka, group, 1)) == 1
 
 
-def test_and_does_not_throw_out_the_process_that_has_taken_its_place(kafka, group, topic, busy, driver_of):
+def test_a_query_that_was_replaced_does_not_throw_out_the_process_that_has_taken_its_place(
+    kafka, group, topic, busy, driver_of
+):
     keep_waiting(kafka, topic, busy)
     replaced, heir = (driver_of(kafka, topic, group, **BOTH) for _ in range(2))
     start, errors = replaced.initial_offset(), []
@@ -164,7 +172,7 @@ def test_and_does_not_throw_out_the_process_that_has_taken_its_place(kafka, grou
     assert heir._session.member.generation.member_id in before
 
 
-def test_a_batch_read_that_is_interrupted(kafka, group, topic, busy, interrupted_when):
+def test_a_batch_read_that_is_interrupted_leaves_the_group(kafka, group, topic, busy, interrupted_when):
     keep_waiting(kafka, topic, busy)
 
     def read():

@@ -43,7 +43,7 @@ def query(kafka, driver_of, tmp_path):
     return Query(kafka, driver_of, tmp_path)
 
 
-def test_its_transactions_are_aborted_and_it_can_be_started_again(kafka, query):
+def test_transactions_of_a_query_that_is_stopped_are_aborted_and_it_can_be_started_again(kafka, query):
     messages = query.write()
     query.driver.stop()
     query.nothing_is_open()
@@ -58,7 +58,7 @@ def test_its_transactions_are_aborted_and_it_can_be_started_again(kafka, query):
     assert sum(committed(kafka, query.group).values()) == 20
 
 
-def test_those_of_a_later_start_are_not(kafka, query, tmp_path):
+def test_transactions_of_a_later_start_are_not_aborted(kafka, query, tmp_path):
     query.write()
     later = Run(query.run.options, query.out, shared=str(tmp_path / "another application"))
     later.shared.mkdir()
@@ -68,7 +68,7 @@ def test_those_of_a_later_start_are_not(kafka, query, tmp_path):
     assert read(kafka, query.out) == all_rows(1)
 
 
-def test_those_of_a_later_start_in_the_same_application_are_not(kafka, query):
+def test_transactions_of_a_later_start_in_the_same_application_are_not_aborted(kafka, query):
     query.write()
     query.driver._session._sink.close()  # its stop has begun, and is slow
     messages = query.run.tasks(query.run.plan(), 0)
@@ -77,7 +77,7 @@ def test_those_of_a_later_start_in_the_same_application_are_not(kafka, query):
     assert read(kafka, query.out) == all_rows(1)
 
 
-def test_those_of_the_next_run_are_not_where_the_process_of_the_last_one_is_slow_to_stop(kafka, query):
+def test_transactions_of_the_next_run_are_not_aborted_where_the_process_of_the_last_one_is_slow_to_stop(kafka, query):
     query.write()
     last, query.driver = query.driver, query.made()
     messages = query.write()  # the same batch, which is run again
@@ -86,7 +86,7 @@ def test_those_of_the_next_run_are_not_where_the_process_of_the_last_one_is_slow
     assert read(kafka, query.out) == all_rows(1)
 
 
-def test_those_of_another_query_that_has_taken_the_id_over_are_not(kafka, query):
+def test_transactions_of_another_query_that_has_taken_the_id_over_are_not_aborted(kafka, query):
     query.run.commit(query.write())
     query.driver.latest_offset(query.end)  # nothing is new, so no batch runs
     other = Run(query.run.options, query.out, query="other", shared=str(query.run.shared))

@@ -130,7 +130,9 @@ class TestAvailableNow:
 
 class TestPattern:
     @pytest.mark.parametrize("whole", [False, True], ids=["anywhere", "whole names"])
-    def test_topics_in_whose_name_it_is_found_also_one_made_just_before(self, kafka, group, made, whole):
+    def test_a_pattern_has_the_topics_in_whose_name_it_is_found_also_one_made_just_before(
+        self, kafka, group, made, whole
+    ):
         prefix = name("p")
         mine, others = make(kafka, f"{prefix}.eu"), {make(kafka, f"{prefix}.eu.old"), make(kafka, f"x{prefix}.eu")}
         pattern = rf"{prefix.upper()}\.[a-z]+"
@@ -165,7 +167,7 @@ class TestPattern:
 
 
 class TestAssign:
-    def test_reads_its_partitions_commits_and_is_no_member(self, kafka, group, made):
+    def test_assign_reads_its_partitions_commits_and_is_no_member(self, kafka, group, made):
         topic = topic_with(kafka, numbered(30, 3))
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0, 2]})})
         end = driver.latest_offset(driver.initial_offset(), None)
@@ -175,7 +177,7 @@ class TestAssign:
         assert kafka.group_state(group) == ("Empty", [])
         assert json.loads(kafka.committed(group)[topic, 0][1])["generation"] == -1
 
-    def test_goes_on_after_a_restart(self, kafka, group, made):
+    def test_assign_goes_on_after_a_restart(self, kafka, group, made):
         topic = topic_with(kafka, numbered(30, 3))
         subscription = {"assign": json.dumps({topic: [1]})}
         first = driver_for(made, kafka, group, subscription)
@@ -185,14 +187,14 @@ class TestAssign:
         again = driver_for(made, kafka, group, subscription)
         assert again.latest_offset(end, None)[topic] == {"1": 10}
 
-    def test_makes_no_group_before_its_first_commit(self, kafka, group, made):
+    def test_assign_makes_no_group_before_its_first_commit(self, kafka, group, made):
         topic = topic_with(kafka, numbered(3, 1), partitions=1)
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
         driver.latest_offset(driver.initial_offset(), None)
         assert kafka.group_state(group) == ("Dead", [])
 
     @pytest.mark.parametrize("at", [2, 7])
-    def test_goes_on_after_its_first_batch_has_failed_whatever_the_group_had(self, kafka, group, made, at):
+    def test_assign_goes_on_after_its_first_batch_has_failed_whatever_the_group_had(self, kafka, group, made, at):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         commit_for(kafka, group, {(topic, 0): at})
         subscription = {"assign": json.dumps({topic: [0]})}
@@ -232,7 +234,7 @@ class TestAssign:
         assert f"{topic}-0: another program committed offset 1" in caplog.text
         assert committed(kafka, group) == {(topic, 0): 3}
 
-    def test_an_offset_that_somebody_commits_while_positions_are_taken_is_where_it_starts(
+    def test_an_offset_that_somebody_commits_while_positions_are_taken_is_where_assign_starts(
         self, kafka, group, made, monkeypatch
     ):
         topic = topic_with(kafka, numbered(5, 1), partitions=1)
@@ -262,7 +264,7 @@ class TestAssign:
             driver.latest_offset(driver.initial_offset(), None)
 
     @pytest.mark.parametrize("step", [(GroupClient, "commit"), (Committer, "try_metadata")], ids=lambda s: s[1])
-    def test_so_is_one_that_somebody_commits_while_notes_are_looked_for(
+    def test_an_offset_that_somebody_commits_while_notes_are_looked_for_is_where_assign_starts(
         self, kafka, group, made, monkeypatch, caplog, step
     ):
         topic = topic_with(kafka, numbered(5, 1), partitions=1)

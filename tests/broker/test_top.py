@@ -149,7 +149,7 @@ def test_ctrl_c_and_sigterm_leave_the_terminal_as_it_was(kafka, topic, group, to
     assert top.was_left()
 
 
-def test_a_watched_group_is_drawn_in_place_too_and_moved_by_keys(kafka, topic, group, top_of):
+def test_a_watched_group_is_drawn_in_place_and_moved_by_keys(kafka, topic, group, top_of):
     commit_for(kafka, group, {(topic, 0): 1})
     watched = top_of(kafka, "--group", group, command=("describe", "--watch"))
     first, keys, problem, *_ = watched.shows(f"group {group}: Empty")
@@ -166,7 +166,7 @@ def test_a_watched_group_is_drawn_in_place_too_and_moved_by_keys(kafka, topic, g
     assert watched.was_left()
 
 
-def test_a_terminal_that_goes_away_ends_it_without_a_traceback(kafka, topic, group, top_of, tmp_path):
+def test_a_terminal_that_goes_away_ends_the_view_without_a_traceback(kafka, topic, group, top_of, tmp_path):
     commit_for(kafka, group, {(topic, 0): 9})
     with (tmp_path / "stderr").open("w") as stderr:
         top = top_of(kafka, "--group", group, stderr=stderr)

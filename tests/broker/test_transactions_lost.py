@@ -313,7 +313,7 @@ def test_brokers_that_allow_only_short_transactions_are_no_reason_not_to_start_a
 
 
 @pytest.mark.parametrize("where", ["flushed", "decided"])
-def test_nor_not_to_end_them_with_the_tool(hurried, where):
+def test_brokers_that_allow_only_short_transactions_are_no_reason_not_to_end_them_with_the_tool(hurried, where):
     output = output_of(hurried)
     run = run_on(hurried, output)
     assert killed(run.options, output, 0, where, {}) == -9
@@ -404,7 +404,7 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
 
 @pytest.mark.parametrize("planned", [False, True], ids=["is behind", "is set back while the batch runs"])
 @pytest.mark.soak
-def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
+def test_a_batch_of_a_driver_whose_clock_is_wrong_is_written_again_as_a_whole(impatient, monkeypatch, planned):
     output = output_of(impatient)
     run = run_on(impatient, output, 2 * SHORT_MS)
     plan = run.plan() if planned else None

@@ -202,7 +202,7 @@ def test_an_attempt_that_is_late_leaves_nothing_open_after_the_last_batch(kafka,
 
 
 @pytest.mark.parametrize(("query", "refuses_late_tasks"), [("q", True), ("write-1", True), ("write-1", False)])
-def test_nor_does_an_attempt_that_is_over_right_before_the_decision(
+def test_an_attempt_that_is_over_right_before_the_decision_leaves_nothing_open(
     kafka, output, run_of, monkeypatch, query, refuses_late_tasks
 ):
     run = run_of(query=query)

@@ -99,7 +99,7 @@ def test_abort_has_a_batch_that_was_published_in_part_be_written_again(kafka, ou
     assert read(kafka, output) == sorted(all_rows(1) + rows_of(0, 0, 3))
 
 
-def test_a_query_that_runs_is_fenced_by_it(kafka, output, run, tool):
+def test_a_query_that_runs_is_fenced_by_the_tool(kafka, output, run, tool):
     run.batch(0)
     messages = run.tasks(run.plan(), 1)
     tool("abort", "--execute")

@@ -132,7 +132,7 @@ class TestAvailableNow:
     def stream(self, kafka, topic, stream_of):
         return stream_of(kafka, {"subscribe": topic}, maxOffsetsPerTrigger=5, **EARLIEST)
 
-    def test_it_is_three_batches_and_no_record_that_came_later(self, kafka, topic, stream):
+    def test_available_now_is_three_batches_and_no_record_that_came_later(self, kafka, topic, stream):
         stream.reader.prepareForTriggerAvailableNow()
         assert stream.trigger() == list(range(5))
         send(kafka, topic, 0, range(15, 20))

@@ -143,7 +143,7 @@ def test_a_query_that_had_read_what_is_lost_stops_and_says_where_the_logs_diverg
 
 
 @pytest.mark.parametrize("how", ["stopped", "running", "assigned"])
-def test_with_fail_on_data_loss_false_it_goes_on_there_and_misses_nothing(lost, how):
+def test_with_fail_on_data_loss_false_a_query_goes_on_where_the_logs_diverge_and_misses_nothing(lost, how):
     query = lost[how, "false"]
     epoch = query.committed()[1]
     if how == "stopped":
@@ -165,7 +165,7 @@ def test_a_log_that_ends_before_the_position_is_read_from_where_it_diverges(lost
     assert query.losses() == (1, 0)
 
 
-def test_what_was_there_and_not_yet_read_is_counted(lost):
+def test_records_that_were_lost_before_they_were_read_are_counted(lost):
     query = lost["limited"]
     assert query.trigger() == LATER
     assert query.losses() == (1, 5)

@@ -78,7 +78,7 @@ def test_a_stream_waits_for_the_replicas_and_loses_nothing(read, fail_on_data_lo
     assert read.rows[fail_on_data_loss] == list(range(COUNT))
 
 
-def test_it_says_what_it_waits_for(read):
+def test_a_stream_that_waits_for_the_replicas_says_what_it_waits_for(read):
     assert any("brokers are away" in line and "min.insync.replicas" in line for line in read.warnings)
 
 

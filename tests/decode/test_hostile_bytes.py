@@ -209,13 +209,17 @@ TIMES_BEYOND = {
 
 @pytest.mark.parametrize(("data", "ms"), TIMES_BEYOND.values(), ids=TIMES_BEYOND)
 class TestATimestampBeyondMicroseconds:
-    def test_is_an_error_that_names_its_record(self, twin: Decoder, data: bytes, ms: int) -> None:
+    def test_a_timestamp_beyond_microseconds_is_an_error_that_names_its_record(
+        self, twin: Decoder, data: bytes, ms: int
+    ) -> None:
         outcome = decode(twin, data)
         assert problem(outcome).startswith("ReadError: orders-3: offset 53: its timestamp does not fit Spark's TIMES")
         assert f" {ms} ms. Set onCorruptRecord=skip to read such a timestamp as null, or leave" in problem(outcome)
         assert outcome.offsets == [50, 51, 52]
 
-    def test_is_null_where_it_is_not_checked(self, twin: Decoder, data: bytes, ms: int) -> None:
+    def test_a_timestamp_beyond_microseconds_is_null_where_it_is_not_checked(
+        self, twin: Decoder, data: bytes, ms: int
+    ) -> None:
         for outcome in (
             decode(twin, data, check_timestamps=False),
             decode_in_steps(twin, data, target_bytes=1, check_timestamps=False),
@@ -223,7 +227,9 @@ class TestATimestampBeyondMicroseconds:
             assert (outcome.error, outcome.offsets) == (None, [50, 51, 52, 53, 54])
             assert [row["timestamp"] for row in outcome.rows] == [*3 * [BASE * 1000], None, BASE * 1000]
 
-    def test_stops_no_read_of_other_records_or_columns(self, twin: Decoder, data: bytes, ms: int) -> None:
+    def test_a_timestamp_beyond_microseconds_stops_no_read_of_other_records_or_columns(
+        self, twin: Decoder, data: bytes, ms: int
+    ) -> None:
         assert decode(twin, data, columns=("offset", "value")).offsets == [50, 51, 52, 53, 54]
         assert decode(twin, data, end=53).offsets == [50, 51, 52]
         assert decode(twin, data, start=54).offsets == [54]

@@ -511,7 +511,7 @@ def both(served: Served, **more: object) -> Result:
 
 
 @given(mutated(), st.sampled_from([1, 100, 1 << 20]), st.booleans(), st.integers(0, 5))
-def test_both_leave_out_the_same_of_mutated_bytes_and_come_to_an_end(
+def test_both_twins_leave_out_the_same_of_mutated_bytes_and_come_to_an_end(
     made: tuple[bytes, int, dict[int, int]], most: int, crcs: bool, start: int
 ) -> None:
     data, end, index = made

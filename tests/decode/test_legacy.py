@@ -39,7 +39,7 @@ def test_v1_has_the_producers_timestamp_or_the_brokers(twin: Decoder) -> None:
     assert seen(decode(twin, data)) == [(5, b"k", b"v", T * 1000, 0), (6, b"k", b"v", 7000, 1)]
 
 
-def test_they_have_no_headers(twin: Decoder) -> None:
+def test_messages_of_the_old_formats_have_no_headers(twin: Decoder) -> None:
     assert decode(twin, message(1, 0, b"k", b"v")).rows[0]["headers"] is None
     assert "headers" not in decode(twin, message(1, 0, b"k", b"v"), columns=USUAL).rows[0]
 

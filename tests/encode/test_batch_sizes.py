@@ -70,7 +70,7 @@ def test_a_record_larger_than_a_request_is_refused_and_rows_before_it_stay(twin:
     assert building.seal().records == 2
 
 
-def test_a_record_of_just_the_size_of_a_request_is_not(twin: Encoder) -> None:
+def test_a_record_of_just_the_size_of_a_request_is_not_refused(twin: Encoder) -> None:
     rows = rows_of(twin, [Row(value=b"x" * 500)])
     (batch,) = encode(twin, rows, max_request_size=HEADER_SIZE + 509)
     assert len(batch.data) == HEADER_SIZE + 509

@@ -81,7 +81,7 @@ def test_a_partition_that_is_not_there_is_an_error(twin: Encoder, wrong: int) ->
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_there_is_a_partition_at_least(twin: Encoder, count: int) -> None:
+def test_a_topic_without_partitions_is_an_error(twin: Encoder, count: int) -> None:
     with pytest.raises(ValueError, match=f"partition_count is {count}: it must be above 0"):
         twin.rows_by_partition(indices(0), count)
     with pytest.raises(ValueError, match=f"partition_count is {count}: it must be above 0"):

@@ -97,7 +97,7 @@ def test_exactly_once_ends_with_the_name_of_what_is_lacking(tansu):
     close_all()
 
 
-def test_it_lets_two_living_processes_with_one_id_through(tansu, stream_of):
+def test_tansu_lets_two_living_processes_with_one_id_through(tansu, stream_of):
     topic = tansu.create_topic("twice")
     send(tansu, topic, 0, range(5))
     one = QUICK | {"kafka.group.instance.id": "one"}

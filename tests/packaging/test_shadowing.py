@@ -62,7 +62,7 @@ def test_a_tree_without_a_decoder_takes_that_of_the_installed_package(tree, site
     assert console == ""
 
 
-def test_it_takes_the_encoder_from_there_as_well(tree, site_packages, nothing_else):
+def test_a_tree_without_an_encoder_takes_that_of_the_installed_package(tree, site_packages, nothing_else):
     (encoder,), console = worker(tree, site_packages, nothing_else, program=ENCODER)
     assert Path(encoder).parent == site_packages / "spark_kafka_group/executor/encode"
     assert Path(encoder).name.startswith("_encode_c")
@@ -72,7 +72,7 @@ def test_it_takes_the_encoder_from_there_as_well(tree, site_packages, nothing_el
     assert "the compiled encoder was not built" in console
 
 
-def test_it_takes_none_of_another_version_and_says_so_on_the_console(tree, site_packages, nothing_else):
+def test_a_tree_takes_no_decoder_of_another_version_and_says_so_on_the_console(tree, site_packages, nothing_else):
     with (site_packages / "spark_kafka_group/executor/decode/contract.py").open("a") as file:
         file.write("NEWER = True\n")
     (_, decoder, _), console = worker(tree, site_packages, nothing_else)

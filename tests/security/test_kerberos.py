@@ -80,7 +80,7 @@ def test_a_keytab_authenticates_driver_executors_listener_and_tools(given, group
     works(given, group)
 
 
-def test_a_ticket_cache_does_too(given, group, realm, keytab):
+def test_a_ticket_cache_authenticates_driver_executors_listener_and_tools(given, group, realm, keytab):
     cache = realm.ticket_cache("reader", keytab)
     works(given | {"kafka.sasl.jaas.config": login(f'useTicketCache=true ticketCache="{cache}"')}, group)
 

@@ -16,7 +16,7 @@ from spark_kafka_group.wire import GroupClient
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
-def test_the_drivers_and_the_executors_connections_go_through_it(kafka, records, scheme):
+def test_the_drivers_and_the_executors_connections_go_through_a_proxy(kafka, records, scheme):
     with Proxy(scheme) as proxy:
         parsed = Options.parse(plaintext(kafka, records) | {"kafka.proxy.url": proxy.url()})
         tasks = plan(parsed)
@@ -34,7 +34,9 @@ def test_the_drivers_and_the_executors_connections_go_through_it(kafka, records,
         assert set(proxy.targets) == {(host, int(port))}
 
 
-def test_with_tls_and_sasl_for_a_micro_batch_the_listener_and_the_tools(kafka, records, group, authority):
+def test_connections_with_tls_and_sasl_of_a_micro_batch_the_listener_and_the_tools_go_through_a_proxy(
+    kafka, records, group, authority
+):
     with Proxy("socks5") as proxy:
         more = {"ssl_truststore_location": authority.certificate, "proxy_url": proxy.url()}
         works(options(kafka, "SASL_SSL", records, group, **more, **scram()), group)

@@ -31,7 +31,7 @@ def run(file, kafka, listener, records, group, tmp_path, **changes):
     works(given | {"startingOffsets": "earliest"}, group)
 
 
-def test_each_file_is_run():
+def test_each_file_of_a_service_is_run():
     assert list(FILES) == ["Confluent Cloud", "Azure Event", "Strimzi"]
 
 

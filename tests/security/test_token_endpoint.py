@@ -85,7 +85,7 @@ def test_an_answer_that_is_none_is_said_without_what_it_is(answer, error, messag
 
 
 @pytest.mark.parametrize("url", [f"https://me:{HUSH}@idp/token", f"http://idp/a {HUSH}", f"http://127.0.0.1:{HUSH}/"])
-def test_a_url_that_no_option_would_take_is_not_shown_either(url):
+def test_a_url_that_no_option_would_take_is_not_shown(url):
     with pytest.raises(BrokerError) as raised:
         asking(url)()
     assert HUSH not in str(raised.value)
@@ -109,7 +109,7 @@ def test_an_answer_that_comes_slowly_has_one_deadline(monkeypatch, answer, slowl
         assert time.monotonic() - began < 30
 
 
-def test_a_tls_handshake_that_comes_slowly_has_the_same_deadline(monkeypatch):
+def test_a_tls_handshake_that_comes_slowly_has_one_deadline_with_the_answer(monkeypatch):
     monkeypatch.setattr(tokens, "ENDPOINT_TIMEOUT_S", 0.4)
 
     class Slow(socketserver.BaseRequestHandler):

@@ -33,7 +33,7 @@ def files(spark, tmp_path):
 
 
 @pytest.mark.soak
-def test_a_union_of_sources_in_one_group_and_in_another(spark, kafka, group, files):
+def test_sources_in_one_group_and_in_another_make_a_union(spark, kafka, group, files):
     topics = [topic_with(kafka, numbered(30, 2, first=100 * n), partitions=2) for n in range(3)]
     other = name("group")
 
@@ -55,7 +55,7 @@ def test_a_union_of_sources_in_one_group_and_in_another(spark, kafka, group, fil
 
 
 @pytest.mark.soak
-def test_one_dataframe_used_twice(spark, kafka, group, files, tmp_path):
+def test_one_dataframe_used_twice_is_read_whole_on_both_sides(spark, kafka, group, files, tmp_path):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     frame = stream(spark, kafka, topic, group).select("key")
     (progress,) = files(frame.union(frame))

@@ -46,7 +46,7 @@ def test_what_was_read_is_committed_and_the_next_batch_goes_on_there(spark, kafk
         assert sorted(row.offset for row in batch.df.select("offset").collect()) == sorted([*range(100, 110)] * 3)
 
 
-def test_its_member_is_a_dynamic_one_whose_id_begins_with_the_client_id(spark, kafka, group):
+def test_the_member_of_a_group_batch_is_a_dynamic_one_whose_id_begins_with_the_client_id(spark, kafka, group):
     settings = options(kafka, topic_with(kafka, numbered(3, 3)), group, **{"kafka.client.id": "invoices"})
     with group_batch(spark, settings):
         (member,) = members(kafka, group)
@@ -104,7 +104,7 @@ def test_an_empty_batch_commits_nothing(spark, kafka, group):
     assert committed(kafka, group) == {}
 
 
-def test_while_others_are_members_it_goes_on_from_the_groups_offset_whatever_starting_offsets_say(
+def test_while_others_are_members_a_group_batch_goes_on_from_the_groups_offset_whatever_starting_offsets_say(
     spark, kafka, group, caplog
 ):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
@@ -121,7 +121,7 @@ def test_while_others_are_members_it_goes_on_from_the_groups_offset_whatever_sta
     assert "startingOffsets says earliest, the group has committed 4 and has other members" in caplog.text
 
 
-def test_it_needs_a_group(spark, kafka):
+def test_a_group_batch_needs_a_group(spark, kafka):
     with pytest.raises(OptionError, match=r"needs kafka.group.id"), group_batch(spark, options(kafka, "t")):
         pass
 

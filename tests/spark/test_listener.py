@@ -301,17 +301,17 @@ class TestNonMemberCommitter:
         assert kafka.committed(group) == {(topic, 1): (7, "note")}
         assert [m["member_id"] for m in members(kafka, group)] == [member.member_id]
 
-    def test_a_commit_in_a_generation_that_is_over_is_not(self, kafka, group, topic, member, outside):
+    def test_a_commit_in_a_generation_that_is_over_is_not_taken(self, kafka, group, topic, member, outside):
         tp = TopicPartition(topic, 1)
         assert outside.commit([tp], always({tp: 7}), "note", member.generation_id - 1, "theirs") is None
         assert committed(kafka, group) == {}
 
-    def test_when_the_member_has_left_and_others_are_there_it_is_an_error(self, topic, member, outside):
+    def test_a_commit_for_a_member_that_has_left_others_behind_is_an_error(self, topic, member, outside):
         tp = TopicPartition(topic, 1)
         with pytest.raises(CommitError, match=r"which has other members \(theirs\)"):
             outside.commit([tp], always({tp: 7}), "note", 1, "ours")
 
-    def test_without_members_it_is_taken_without_one(self, kafka, group, topic, outside):
+    def test_a_commit_for_a_group_without_members_is_taken(self, kafka, group, topic, outside):
         tp = TopicPartition(topic, 1)
         assert outside.commit([tp], always({tp: 7}), "note", 5, "ours").offsets == {tp: 7}
         assert kafka.committed(group) == {(topic, 1): (7, "note")}
@@ -359,11 +359,11 @@ class TestLacking:
             (Committed(10, commit_metadata("me", 5, 1)), True),
         ],
     )
-    def test_by_offset_and_writer(self, group, message):
+    def test_offsets_that_a_group_lacks_are_known_by_offset_and_writer(self, group, message):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
         assert batch.lacking({} if group is None else {self.TP: group}) == ({self.TP: 20} if message else {})
 
-    def test_what_the_batch_went_without_is_left(self):
+    def test_what_the_batch_went_without_is_not_lacking(self):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
         assert batch.lacking({self.TP: Committed(10, commit_metadata("me", 4, 1, without=2))}) == {}
         # A later batch was to begin where this one began.

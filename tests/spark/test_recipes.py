@@ -354,7 +354,7 @@ class TestOnKubernetes:
 
         assert self.pod(kind)["terminationGracePeriodSeconds"] > ending.STOPS_S + ending.LEAVES_S
 
-    def test_two_of_a_kind_never_run_at_once(self):
+    def test_two_pods_of_one_kind_never_run_at_once(self):
         assert specs()["Deployment"]["strategy"] == {"type": "Recreate"}
         assert specs()["CronJob"]["concurrencyPolicy"] == "Forbid"
 

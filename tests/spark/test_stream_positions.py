@@ -31,7 +31,7 @@ def test_without_a_committed_offset_a_stream_starts_at_the_end(kafka, group, sin
 
 
 @pytest.mark.soak
-def test_or_at_the_first_record_if_the_reset_policy_says_so(kafka, group, sink):
+def test_without_a_committed_offset_a_stream_starts_at_the_first_record_if_the_reset_policy_says_so(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}
     sink.run(settings)
@@ -39,7 +39,9 @@ def test_or_at_the_first_record_if_the_reset_policy_says_so(kafka, group, sink):
 
 
 @pytest.mark.soak
-def test_or_fails_naming_the_partitions(kafka, group, sink):
+def test_without_a_committed_offset_a_stream_fails_naming_the_partitions_if_the_reset_policy_says_so(
+    kafka, group, sink
+):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "none"}
     with pytest.raises(StreamingQueryException, match=f"no offset for {topic}-0"):

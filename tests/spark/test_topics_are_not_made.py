@@ -64,7 +64,7 @@ def trigger(driver, offset):
     return end, driver.plan(offset, end)
 
 
-def test_a_stream_of_a_topic_that_is_not_there(kafka, typo):
+def test_a_stream_of_a_topic_that_is_not_there_makes_none(kafka, typo):
     with started(kafka, f"there,{typo}") as driver:
         end, tasks = trigger(driver, driver.initial_offset())
         assert [r.size for task in tasks for r in task] == [1]
@@ -74,7 +74,7 @@ def test_a_stream_of_a_topic_that_is_not_there(kafka, typo):
         assert trigger(driver, end) == (end, [])
 
 
-def test_a_stream_with_retry_topics_that_are_not_there(kafka, typo):
+def test_a_stream_with_retry_topics_that_are_not_there_makes_none(kafka, typo):
     topic = kafka.create_topic(name("retried"))
     with started(kafka, topic, retryTopics="5000,60000") as driver:
         trigger(driver, driver.initial_offset())
@@ -82,7 +82,7 @@ def test_a_stream_with_retry_topics_that_are_not_there(kafka, typo):
 
 
 @pytest.mark.soak
-def test_a_stream_whose_topic_is_deleted(kafka, typo):
+def test_a_stream_whose_topic_is_deleted_makes_none(kafka, typo):
     other = name("other")
     for topic in (typo, other):
         kafka.create_topic(topic)
@@ -97,7 +97,7 @@ def test_a_stream_whose_topic_is_deleted(kafka, typo):
             end, _ = trigger(driver, end)
 
 
-def test_a_stream_of_an_assigned_partition(kafka, typo):
+def test_a_stream_of_an_assigned_partition_makes_no_topic(kafka, typo):
     def start():
         with started(kafka, "", assign=json.dumps({typo: [0]})) as driver:
             driver.latest_offset(driver.initial_offset())
@@ -105,7 +105,7 @@ def test_a_stream_of_an_assigned_partition(kafka, typo):
     refused(start, f"assign names {typo}-0, which the cluster does not have")
 
 
-def test_a_stream_whose_dead_letter_topic_is_not_there(kafka, typo):
+def test_a_stream_whose_dead_letter_topic_is_not_there_makes_none(kafka, typo):
     topic = kafka.create_topic(name("dead"))
 
     def start():
@@ -117,13 +117,13 @@ def test_a_stream_whose_dead_letter_topic_is_not_there(kafka, typo):
 
 
 @pytest.mark.parametrize("named", ["subscribe", "assign"])
-def test_a_batch_read(kafka, typo, named):
+def test_a_batch_read_makes_no_topic(kafka, typo, named):
     wanted = {"subscribe": typo} if named == "subscribe" else {"assign": json.dumps({typo: [0]})}
     reader = GroupKafkaDataSource({"kafka.bootstrap.servers": kafka.bootstrap_servers} | wanted).reader(None)
     refused(reader.partitions, f"{named} names {typo}(-0)?, which the cluster does not have")
 
 
-def test_group_batch(kafka, typo, group, spark):
+def test_group_batch_makes_no_topic(kafka, typo, group, spark):
     def run():
         with group_batch(spark, options(kafka, typo, group)):
             pass
@@ -132,7 +132,7 @@ def test_group_batch(kafka, typo, group, spark):
 
 
 @pytest.mark.soak
-def test_read_where(kafka, typo, spark):
+def test_read_where_makes_no_topic(kafka, typo, spark):
     refused(
         lambda: read_where(spark, options(kafka, typo), "offset > 3").count(),
         f"{typo}, which the cluster does not have",
@@ -140,7 +140,7 @@ def test_read_where(kafka, typo, spark):
 
 
 @pytest.mark.parametrize("to", [{"dead_letter_topic": "{topic}-dlt"}, {"retry_topics": (5000,)}], ids=str)
-def test_a_record_processor_whose_topics_are_not_there(kafka, typo, spark, to):
+def test_a_record_processor_whose_topics_are_not_there_makes_none(kafka, typo, spark, to):
     topic = kafka.create_topic(name("handled"))
     wanted = options(kafka, topic)
     df = spark.createDataFrame(
@@ -153,12 +153,12 @@ def test_a_record_processor_whose_topics_are_not_there(kafka, typo, spark, to):
     assert [other for other in kafka.admin.list_topics() if topic in other] == [topic]
 
 
-def test_a_task_whose_topic_is_gone(kafka, typo):
+def test_a_task_whose_topic_is_gone_makes_none(kafka, typo):
     wanted = Options.parse(options(kafka, typo) | {"kafkaConsumer.pollTimeoutMs": "500"})
     refused(lambda: list(read(ReadTask((OffsetRange(TopicPartition(typo, 0), 0, 1),)), wanted)), f"{typo}-0")
 
 
-def test_a_listeners_commit_for_a_topic_that_is_gone(kafka, typo, group):
+def test_a_listeners_commit_for_a_topic_that_is_gone_makes_none(kafka, typo, group):
     commit_for(kafka, group, {("there", 0): 1})
     brief = Options.parse(options(kafka, typo, group) | {"kafka.request.timeout.ms": "1000"})
     tp, found = TopicPartition(typo, 0), []
@@ -178,7 +178,7 @@ def test_a_listeners_commit_for_a_topic_that_is_gone(kafka, typo, group):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_command(kafka, typo, group, arguments, code):
+def test_a_command_makes_no_topic(kafka, typo, group, arguments, code):
     kafka.create_topic(typo)
     commit_for(kafka, group, {(typo, 0): 1, ("there", 0): 1})
     kafka.delete_topic(typo)

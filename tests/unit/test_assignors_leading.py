@@ -62,14 +62,16 @@ class TestJoining:
         assert assignor.claimed == {T0, T1}
 
     @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
-    def test_after_forgetting_they_claim_nothing(self, strategy):
+    def test_sticky_members_that_have_forgotten_claim_nothing(self, strategy):
         assignor = after_assignment(strategy, T0)
         assignor.forget()
         assert claim_sent(assignor) == Claim()
         assert assignor.claimed == frozenset()
 
     @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-    def test_others_send_the_same_bytes_every_time_so_that_a_follower_can_rejoin_without_a_rebalance(self, strategy):
+    def test_members_of_other_strategies_send_the_same_bytes_so_that_a_follower_can_rejoin_without_a_rebalance(
+        self, strategy
+    ):
         assignor = after_assignment(strategy, T0)
         assert assignor.metadata({"t"}).encode() == Assignor(BUILT_IN[strategy]).metadata({"t"}).encode()
         assert assignor.claimed == frozenset()

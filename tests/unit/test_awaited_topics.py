@@ -36,12 +36,12 @@ def test_a_missing_topic_is_named_after_ten_minutes_and_then_after_twice_as_long
     assert named == {10: [message], 30: [message], 70: [message], 150: [message]}
 
 
-def test_it_is_named_once_a_day_at_least(said):
+def test_a_missing_topic_is_named_once_a_day_at_least(said):
     hours = [minutes / 60 for minutes in said(Subscription(("ordersss",)), 60 * 24 * 4, a_minute=1)]
     assert [later - before for before, later in zip(hours[-3:], hours[-2:], strict=False)] == [24, 24]
 
 
-def test_an_empty_topic_is_named_too(said):
+def test_an_empty_topic_is_named(said):
     message = "group billing: still no record in topic ordersss: is its name right?"
     known = [TopicPartition("ordersss", 0), TopicPartition("ordersss", 1)]
     assert said(Subscription(("ordersss",)), 10, known, dict.fromkeys(known, 0)) == {10: [message]}
@@ -50,7 +50,7 @@ def test_an_empty_topic_is_named_too(said):
 @pytest.mark.parametrize(
     "ends", [{("orders", 0): 0}, {("orders", 0): 0, ("orders", 1): 1}], ids=["others read", "record"]
 )
-def test_a_topic_of_which_others_may_have_records_is_not(said, ends):
+def test_a_topic_of_which_others_may_have_records_is_not_named(said, ends):
     ends = {TopicPartition(*tp): end for tp, end in ends.items()}
     assert said(Subscription(("orders",)), 10, [TopicPartition("orders", 0), TopicPartition("orders", 1)], ends) == {}
 

@@ -20,19 +20,19 @@ def planned(*confirmed):
     return kept
 
 
-def test_what_moved_where_spark_has_confirmed_the_start_of_the_batch_before():
+def test_a_batch_keeps_the_starts_that_moved_where_spark_has_confirmed_the_start_of_the_batch_before():
     assert planned(ENDS[0]).starts(ENDS[1], MOVED) == {B: 3}
 
 
-def test_all_where_it_has_not():
+def test_a_batch_keeps_all_starts_where_spark_has_not_confirmed_the_start_of_the_batch_before():
     assert planned().starts(ENDS[1], MOVED) == MOVED
 
 
-def test_all_where_it_has_confirmed_an_earlier_one_only():
+def test_a_batch_keeps_all_starts_where_spark_has_confirmed_an_earlier_start_only():
     assert planned(INITIAL).starts(ENDS[1], MOVED) == MOVED
 
 
-def test_all_from_then_on_whatever_it_confirms_later():
+def test_batches_after_a_gap_keep_all_starts_whatever_spark_confirms_later():
     kept = planned()
     kept.starts(ENDS[1], MOVED)
     kept.planned(ENDS[1])
@@ -40,7 +40,7 @@ def test_all_from_then_on_whatever_it_confirms_later():
     assert kept.starts(ENDS[2], {A: 30, B: 5}) == {A: 30, B: 5}
 
 
-def test_what_moved_in_the_first_batch_of_a_process_as_spark_has_shown_its_start():
+def test_the_first_batch_of_a_process_keeps_the_starts_that_moved_as_spark_has_shown_its_start():
     assert CheckpointedEnds().starts(ENDS[1], MOVED) == {B: 3}
 
 

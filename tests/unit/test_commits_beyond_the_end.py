@@ -15,7 +15,7 @@ def row(partition, committed, end):
     return PartitionRow(TopicPartition("orders", partition), committed, end, lag, None, None, None, None)
 
 
-def test_in_a_table_of_lag():
+def test_a_commit_beyond_the_end_takes_nothing_from_the_lag_in_a_table():
     lag = Lag((row(0, 900, 100), row(1, 50, 57), row(2, 5, None)), "billing", "Empty")
     assert lag.records == 7
     assert lag.title().endswith("7 records behind")
@@ -23,7 +23,7 @@ def test_in_a_table_of_lag():
     assert Lag((row(1, 50, 57),), "billing", "Empty").remark() == ""
 
 
-def test_in_progress():
+def test_a_commit_beyond_the_end_takes_nothing_from_the_lag_in_progress():
     source = {
         "description": "groupkafka", "inputRowsPerSecond": 0, "processedRowsPerSecond": 0, "numInputRows": 0,
         "startOffset": None, "metrics": {},

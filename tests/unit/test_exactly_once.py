@@ -374,7 +374,7 @@ class TestIdOfSource:
             with pytest.raises(OptionError, match=says):
                 checkpoint_log.check(sink, str(checkpoint), tmp_path)
 
-    def test_no_other_sink_is(self, running_with, tmp_path):
+    def test_a_sink_that_is_not_of_the_same_query_is_not_refused_for_its_id(self, running_with, tmp_path):
         running_with("d1")
         running_with("d3", reader="of another query")
         checkpoint = str(tmp_path / "checkpoint")

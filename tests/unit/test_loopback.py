@@ -134,7 +134,7 @@ def test_only_connections_within_this_machine_are_touched(spark_connections, ope
     assert theirs.recv(100) == b"still open"
 
 
-def test_a_connection_by_ipv6_is_found_too(spark_connections, opened):
+def test_a_connection_within_this_machine_by_ipv6_is_found(spark_connections, opened):
     try:
         _, ours, _ = connected(opened, "::1", socket.AF_INET6)
     except OSError as error:

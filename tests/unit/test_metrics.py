@@ -137,14 +137,14 @@ class TestMetricsOf:
             TWO: {"records-lag": 0, "records-lag-seconds": 0.0, "position": 50, "log-end-offset": 50},
         }
 
-    def test_commits_of_the_listener_count_as_well(self, latest):
+    def test_commits_of_the_listener_count(self, latest):
         newer = metrics_of("q", latest, ListenersCommits(2, 1, NOW_MS - 1000, 9.0), NOW_MS)
         assert (newer["commit-total"], newer["failed-commit-total"]) == (3, 3)
         assert (newer["last-commit-seconds-ago"], newer["last-commit-latency"]) == (1.0, 9.0)
         older = metrics_of("q", latest, ListenersCommits(2, 1, NOW_MS - 11_000, 9.0), NOW_MS)
         assert (older["last-commit-seconds-ago"], older["last-commit-latency"]) == (10.0, 4.0)
 
-    def test_they_are_written_in_one_short_line(self, latest):
+    def test_metrics_are_written_in_one_short_line(self, latest):
         assert repr(metrics_of("q", latest, ListenersCommits(), NOW_MS)) == (
             "<GroupMetrics of q: group billing, generation 7, 2 partitions, at most 60 records behind>"
         )

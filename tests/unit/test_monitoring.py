@@ -84,27 +84,27 @@ def test_a_legend_names_labels_that_its_expression_keeps(panel):
 
 @pytest.mark.parametrize("alert", monitoring.alerts(), ids=lambda alert: alert.name)
 class TestAlerts:
-    def test_its_texts_name_labels_that_its_expression_keeps(self, alert):
+    def test_the_texts_of_an_alert_name_labels_that_its_expression_keeps(self, alert):
         texts = f"{alert.summary} {alert.description}"
         assert set(re.findall(r"\$labels\.(\w+)", texts)) <= labels_left(alert.expression)
 
-    def test_its_texts_are_sentences_and_its_page_exists(self, alert):
+    def test_the_texts_of_an_alert_are_sentences_and_its_page_exists(self, alert):
         assert len(alert.summary) < 110
         assert alert.description.endswith(".")
         assert alert.severity in {"info", "warning", "critical"}
         assert problem(ROOT / "README.md", alert.runbook) is None
 
-    def test_the_files_for_promtool_has_a_series_that_fires_it(self, alert):
+    def test_the_file_for_promtool_has_a_series_that_fires_each_alert(self, alert):
         cases = yaml.safe_load(monitoring.TESTED_RULES.read_text())["tests"]
         firing = " ".join(s["labels"] for case in cases for t in case["promql_expr_test"] for s in t["exp_samples"])
         assert f'"{alert.name}"' in firing
 
-    def test_the_page_of_metrics_has_it(self, alert):
+    def test_the_page_of_metrics_has_each_alert(self, alert):
         assert f"| `{alert.name}` | {alert.severity} |" in (ROOT / "docs/metrics.md").read_text()
 
 
 class TestDashboard:
-    def test_it_needs_no_plugin_and_takes_any_prometheus(self):
+    def test_the_dashboard_needs_no_plugin_and_takes_any_prometheus(self):
         dashboard = monitoring.dashboard()
         assert {panel["type"] for panel in dashboard["panels"]} == {"row", "stat", "timeseries"}
         variables = {each["name"]: each for each in dashboard["templating"]["list"]}
@@ -118,7 +118,7 @@ class TestDashboard:
         sources += [target["datasource"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
         assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
 
-    def test_its_panels_have_ids_and_places_of_their_own(self):
+    def test_the_dashboards_panels_have_ids_and_places_of_their_own(self):
         panels = monitoring.dashboard()["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels)
         places = [

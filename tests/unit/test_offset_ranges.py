@@ -60,7 +60,7 @@ def test_an_empty_range_is_left_out(options):
         (6, [(0, 1), (0, 1), (0, 10_000)], [[(0, 1)], [(0, 1)], steps(0, 2500, 5000, 7500, 10_000)]),
     ],
 )
-def test_min_partitions(at_least, ranges, parts):
+def test_ranges_are_cut_into_at_least_min_partitions(at_least, ranges, parts):
     assert cut(ranges, minPartitions=at_least) == parts
 
 
@@ -73,7 +73,7 @@ def test_min_partitions(at_least, ranges, parts):
         (20, [(1, 40), (1, 50), (1, 60)], [steps(1, 20, 40), steps(1, 17, 33, 50), steps(1, 20, 40, 60)]),
     ],
 )
-def test_max_records_per_partition(at_most, ranges, parts):
+def test_ranges_are_cut_by_max_records_per_partition(at_most, ranges, parts):
     assert cut(ranges, maxRecordsPerPartition=at_most) == parts
 
 
@@ -85,11 +85,11 @@ def test_no_task_has_more_than_max_records_per_partition():
 
 
 @pytest.mark.parametrize(("at_least", "parts"), [(1, steps(1, 20, 40)), (4, steps(1, 10, 20, 30, 40))])
-def test_both(at_least, parts):
+def test_ranges_are_cut_by_the_finer_of_both_options(at_least, parts):
     assert cut([(1, 40)], minPartitions=at_least, maxRecordsPerPartition=20) == [parts]
 
 
-def test_with_both_a_range_that_is_small_beside_the_others_stays_whole():
+def test_with_both_options_a_range_that_is_small_beside_the_others_stays_whole():
     # maxRecordsPerPartition makes 5 + 1 parts; 11 are about the 12 that were asked for.
     cut_in_two = steps(*range(0, 1001, 100))
     assert cut([(0, 1000), (0, 21)], minPartitions=12, maxRecordsPerPartition=200) == [cut_in_two, [(0, 21)]]

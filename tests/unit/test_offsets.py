@@ -101,7 +101,7 @@ def test_an_offset_of_a_newer_version_is_refused_and_named():
         {"@group": {"reader": "r", "generation": 1, "from": {"orders": 1}}},
     ],
 )
-def test_anything_else_is_refused(broken):
+def test_what_is_no_offset_is_refused(broken):
     with pytest.raises(OffsetFormatError):
         GroupOffset.from_json(broken)
 
@@ -112,6 +112,6 @@ def test_the_checkpoint_of_a_source_of_another_kind_is_named_as_the_likely_cause
         GroupOffset.from_json(other)
 
 
-def test_the_error_names_what_was_read():
+def test_the_error_about_an_offset_names_what_was_read():
     with pytest.raises(OffsetFormatError, match="startingOffsets: 'x' is not an offset of orders-0"):
         positions_from_json({"orders": {"0": "x"}}, "startingOffsets")

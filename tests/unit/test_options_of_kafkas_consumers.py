@@ -20,7 +20,7 @@ PYTHON_OBJECTS = {
 
 
 @pytest.mark.parametrize("name", sorted(JAVA | PYTHON.keys()))
-def test_each_is_known_or_refused_with_the_reason(name):
+def test_each_setting_of_kafkas_consumers_is_known_or_refused_with_the_reason(name):
     option = f"kafka.{name}"
     if name in PYTHON_OBJECTS:
         with pytest.raises(OptionError, match=f"^option {option} is not known"):

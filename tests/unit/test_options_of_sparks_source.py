@@ -176,7 +176,7 @@ def test_a_batch_read_neither_starts_at_latest_nor_ends_at_earliest(options, mes
 
 
 @pytest.mark.parametrize("timestamp", [{"startingTimestamp": "5"}, {"startingOffsetsByTimestamp": '{"t": {"0": 5}}'}])
-def test_unless_a_timestamp_wins(timestamp):
+def test_a_batch_read_may_start_at_latest_where_a_timestamp_wins(timestamp):
     load_batch(TOPIC | {"startingOffsets": "latest"} | timestamp)
 
 

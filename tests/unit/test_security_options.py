@@ -170,7 +170,7 @@ def test_a_key_where_a_path_should_be_is_not_shown(name, value):
     "name", ["kafka.ssl.keystore.type", "kafka.request.timeout.ms", "eventLog", "kafka.check.crcs"]
 )
 @pytest.mark.parametrize("value", [PEM + "x" * 300, BASE64])
-def test_a_key_in_any_other_option_is_not_shown_either(name, value):
+def test_a_key_in_any_option_is_not_shown(name, value):
     with pytest.raises(OptionError, match=f"^{name} must be") as raised:
         Options.parse({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", name: value})
     assert HUSH not in str(raised.value)

@@ -42,7 +42,7 @@ def test_everything_that_is_fuzzed_is_said_to_be():
     assert set(targets) == said, "say in SECURITY.md what is fuzzed"
 
 
-def test_everything_else_that_is_named_is_an_option():
+def test_code_that_is_neither_a_file_nor_a_target_is_an_option():
     assert {word for word in set(CODE) - FILES - TARGETS - OF_NO_OPTION if word.lower() not in OPTION_NAMES} == set()
 
 

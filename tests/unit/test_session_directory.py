@@ -61,7 +61,9 @@ def reader_of():
         reader.wait()
 
 
-def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_process_ends(tmp_path, reader_of):
+def test_the_directory_of_a_session_looks_used_as_long_as_a_reader_lives_and_without_it_the_reader_ends(
+    tmp_path, reader_of
+):
     reader = reader_of(tmp_path / "userFiles")
     directory = tmp_path / "userFiles"
     folder = directory / ".groupkafka" / "group"
@@ -78,7 +80,7 @@ def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_pro
     assert reader.wait(60) == 128 + signal.SIGTERM
 
 
-def test_the_process_ends_too_when_its_directory_goes_while_it_is_touched(tmp_path, reader_of):
+def test_a_reader_ends_when_its_directory_goes_while_it_is_touched(tmp_path, reader_of):
     directory = tmp_path / "userFiles"
     reader = reader_of(directory, touch_again_s="0")
     last = directory / ".groupkafka" / "199"

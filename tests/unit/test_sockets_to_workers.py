@@ -39,7 +39,7 @@ def test_what_is_configured_stays_and_long_paths_are_avoided(configured, tempora
     ],
 )
 @pytest.mark.parametrize("setting", ["spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"])
-def test_long_paths_of_executors_alone_are_avoided_too(options, folder, setting):
+def test_long_paths_of_executors_alone_are_avoided(options, folder, setting):
     assert sockets_to_workers({setting: options}.get, "/tmp").get(SOCKETS_FOLDER) == folder
     assert sockets_to_workers({setting: options, SOCKETS_FOLDER: "/run"}.get, "/tmp")[SOCKETS_FOLDER] == "/run"
 
@@ -52,7 +52,7 @@ def test_the_longest_folder_has_room_for_a_socket():
             sock.bind(f"{folder}/.{uuid.uuid4()}.sock")
 
 
-def test_spark_defaults_have_a_short_path_too():
+def test_spark_defaults_have_a_short_path():
     lines = (ROOT / "conf/spark-defaults.conf").read_text().splitlines()
     settings = dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
     assert (settings[SOCKETS], settings[SOCKETS_FOLDER]) == ("true", "/tmp")

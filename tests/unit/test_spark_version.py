@@ -38,7 +38,7 @@ def test_the_error_of_a_python_without_spark_names_the_package_to_install(ended)
     assert line.endswith("needs pyspark, which is not installed: pip install 'pyspark>=4.2,<5'")
 
 
-def test_the_source_that_spark_finds_by_itself_says_the_same_when_it_is_used(ended):
+def test_the_source_that_spark_finds_by_itself_names_another_spark_when_it_is_used(ended):
     line = ended(
         "import pyspark; pyspark.__version__ = '4.1.1'\n"
         "from pyspark_groupkafka import DefaultSource\n"
@@ -49,7 +49,7 @@ def test_the_source_that_spark_finds_by_itself_says_the_same_when_it_is_used(end
     assert line.startswith("ImportError: spark-kafka-group needs pyspark 4.2 or newer, ")
 
 
-def test_a_spark_that_knows_no_sources_in_python_gets_the_same_sentence(ended):
+def test_a_spark_that_knows_no_sources_in_python_is_named_in_one_sentence(ended):
     line = ended(
         "import sys, pyspark; pyspark.__version__ = '3.5.6'; sys.modules['pyspark.sql.datasource'] = None\n"
         "import pyspark_groupkafka"
@@ -99,7 +99,7 @@ with orderly("billing"):
 
 
 @pytest.mark.parametrize("program", [["-c", IN_A_BLOCK], [ROOT / "jobs/drain.py", *DRAINED], [ROOT / "jobs/demo.py"]])
-def test_a_program_without_java_ends_with_the_same_sentence(program, tmp_path, without_java):
+def test_a_program_without_java_ends_with_the_sentence_that_an_import_warns_with(program, tmp_path, without_java):
     lines, code = without_java(program, tmp_path)
     assert code == 1
     assert lines[-1].removeprefix("the demo has failed: ") == NEEDED

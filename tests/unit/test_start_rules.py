@@ -157,7 +157,7 @@ def test_an_offset_may_be_of_a_later_batch():
     assert not later(adopting_metadata("me", 5, 2, adopting_metadata("other", 4, 7, commit_metadata("me", 3, 2))))
 
 
-def test_of_many_who_had_it_the_note_names_the_last():
+def test_of_many_queries_that_had_an_offset_the_note_names_the_last():
     note = ""
     for reader in range(100):
         note = adopting_metadata(f"{reader:032}", 4, 2, note)
@@ -297,7 +297,7 @@ def test_a_partition_gained_goes_on_where_the_member_before_left_off_whatever_st
     assert rules.gained([A, B], {A: Committed(90, "")}) == {A: Start(90), B: Start(EARLIEST)}
 
 
-def test_one_that_starting_offsets_do_not_name_was_added_later_and_is_read_from_its_first_record():
+def test_a_partition_that_starting_offsets_do_not_name_was_added_later_and_is_read_from_its_first_record():
     assert StartRules(named(A, 7), "latest").gained([A, B], {}) == {A: Start(7), B: Start(EARLIEST)}
 
 

@@ -26,7 +26,7 @@ def test_a_home_that_cannot_be_written_is_named_with_the_variable_for_another_pl
     assert CACHE in output
 
 
-def test_so_it_is_where_a_program_starts_the_broker(no_cache):
+def test_a_home_that_cannot_be_written_is_named_where_a_program_starts_the_broker(no_cache):
     assert cache_directory() == no_cache
     with pytest.raises(RuntimeError, match=rf"kafka-{VERSION} cannot be written .* {CACHE}$"):
         jars("kafka_2.13")

@@ -232,7 +232,7 @@ def test_what_a_neighbour_without_events_may_have_read_is_unseen_and_no_violatio
     assert found(script.events) == [ONE_AFTER_ANOTHER]  # all members wrote events
 
 
-def test_what_it_cannot_have_read_is_left_out_all_the_same():
+def test_what_a_neighbour_without_events_cannot_have_read_is_left_out():
     script = shared_with_a_neighbour(2)  # a owned T1 in generation 1 and in generation 2
     assert [v.invariant for v in verify(script.events, all_members=False).violations] == [ONE_AFTER_ANOTHER]
     other = shared_with_a_neighbour().assigned("b", 2, T1)  # b wrote events
@@ -663,7 +663,7 @@ def test_a_last_line_cut_off_is_noted_and_ignored(tmp_path, capsys):
         ('moved "positions": {"t": {"0": {"from": "1", "to": 2}}}', "'from' of t-0 is '1'"),
     ],
 )
-def test_any_other_line_that_is_no_event_is_an_error_that_names_it(tmp_path, capsys, line, problem):
+def test_a_whole_line_that_is_no_event_is_an_error_that_names_it(tmp_path, capsys, line, problem):
     if not line.startswith(("{", "[")):
         kind, _, rest = line.partition(" ")
         more = f", {rest}" if rest else ""

@@ -27,14 +27,14 @@ def strategy(driver):
     return driver.report_latest_offset()["@group"]["strategy"]
 
 
-def test_its_progress_names_the_brokers_assignor_and_then_the_members_strategy(broker, driver):
+def test_progress_names_the_brokers_assignor_and_then_the_members_strategy(broker, driver):
     wait_until(lambda: strategy(driver) == "uniform", within=10)
     broker.become_classic(broker.generation)
     wait_until(lambda: strategy(driver) == "range", within=10)
     assert driver.report_latest_offset()["@group"]["protocol"] == "classic"
 
 
-def test_it_joins_again_where_the_broker_waits_for_that(broker, driver):
+def test_a_member_joins_again_where_the_broker_waits_for_that(broker, driver):
     broker.newer_members, broker.waits = 0, True
     wait_until(lambda: broker.received(JOIN), within=10)
     assert not broker.waits
@@ -42,7 +42,7 @@ def test_it_joins_again_where_the_broker_waits_for_that(broker, driver):
     assert len(broker.received(JOIN)) == 1
 
 
-def test_it_leaves_the_assignment_to_newer_members_while_there_are_some(broker, driver):
+def test_a_member_leaves_the_assignment_to_newer_members_while_there_are_some(broker, driver):
     broker.waits = True
     looks = len(broker.received(Request.HEARTBEAT))
     wait_until(lambda: len(broker.received(Request.HEARTBEAT)) > looks + 10, within=30)

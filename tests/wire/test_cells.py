@@ -50,7 +50,7 @@ def joins(broker):
 
 
 @cells(Reaction.RETRY, of=(FIND, COMMIT, OFFSET_FETCH))
-def test_the_same_request_is_sent_again(broker, client, request_, error):
+def test_a_request_that_may_pass_is_sent_again(broker, client, request_, error):
     before = client.current()
     script(broker, request_, error, times=2)
     ask(client, request_)
@@ -62,7 +62,7 @@ def test_the_same_request_is_sent_again(broker, client, request_, error):
 
 
 @cells(Reaction.RETRY, Reaction.FIND_COORDINATOR, of=(JOIN, SYNC))
-def test_joining_goes_on_as_the_same_member(broker, client, request_, error):
+def test_a_join_that_may_pass_goes_on_as_the_same_member(broker, client, request_, error):
     before = client.current()
     script(broker, request_, error, times=2)
     joined = ask(client, request_)
@@ -166,7 +166,7 @@ def test_brokers_that_are_away_for_a_moment_make_a_join_wait_and_no_error(broker
 
 
 @cells(Reaction.REJOIN, of=(JOIN, SYNC), but="MEMBER_ID_REQUIRED")
-def test_it_joins_again_as_the_same_member(broker, client, request_, error):
+def test_a_member_whose_join_is_refused_joins_again_as_the_same_member(broker, client, request_, error):
     before = client.current()
     script(broker, request_, error)
     joined = ask(client, request_)
@@ -182,7 +182,7 @@ def test_a_new_dynamic_member_joins_again_with_the_id_it_is_given(broker, client
 
 
 @cells(Reaction.REJOIN, of=(HEARTBEAT,))
-def test_a_heartbeat_that_says_so_makes_the_next_join_one_of_the_same_member(broker, beating, request_, error):
+def test_a_heartbeat_that_asks_for_a_join_makes_the_next_one_of_the_same_member(broker, beating, request_, error):
     before = beating.current()
     script(broker, request_, error)
     wait_until(beating.rejoin_needed, within=30)
@@ -260,7 +260,7 @@ def test_a_member_that_was_replaced_hears_of_it_by_heartbeats(broker, beating, r
 
 
 @cells(Reaction.FATAL, of=(JOIN, SYNC))
-def test_a_group_that_will_not_have_it_says_why(broker, client_of, request_, error):
+def test_a_group_that_will_not_have_a_member_says_why(broker, client_of, request_, error):
     client = client_of(**{"kafka.session.timeout.ms": "1000", "kafka.heartbeat.interval.ms": "100"})
     broker.answer(request_, error)
     with pytest.raises(MembershipError) as raised:
@@ -395,7 +395,9 @@ def test_what_no_broker_answers_is_asked_again_where_it_may_pass(broker, client,
 
 
 @each([cell for cell in UNSENT if cell not in PASSED])
-def test_else_it_is_an_error_by_its_name_and_only_for_once(broker, client, request_, error):
+def test_what_no_broker_answers_and_may_not_pass_is_an_error_by_its_name_and_only_for_once(
+    broker, client, request_, error
+):
     before = client.current()
     script(broker, request_, error)
     kind = {JOIN: MembershipError, SYNC: MembershipError, OFFSET_FETCH: BrokerError}.get(request_, CommitError)

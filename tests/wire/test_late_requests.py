@@ -51,11 +51,11 @@ def test_a_process_that_the_group_removes_is_dead(removed):
     assert removed((GONE, 1)) == (True, 0.0)
 
 
-def test_one_that_stays_for_a_whole_session_lives(removed):
+def test_a_process_that_stays_in_the_group_for_a_whole_session_lives(removed):
     assert removed((HELD, 100)) == (False, SESSION_S)
 
 
-def test_one_that_joins_meanwhile_lives(removed):
+def test_a_process_that_joins_meanwhile_lives(removed):
     assert removed((HELD, 3), (group("Stable", "b"), 1)) == (False, 3.0)
 
 

@@ -242,7 +242,7 @@ def test_with_availablenow_the_query_does_not_take_an_outage_for_its_end(broker,
     assert committed(broker) == ends(end)
 
 
-def test_a_query_without_new_data_outlives_an_outage_too(broker, running, caplog):
+def test_a_query_without_new_data_outlives_an_outage(broker, running, caplog):
     driver = running()
     end = driver.latest_offset(driver.end, None)
     assert driver.latest_offset(end, None) == end

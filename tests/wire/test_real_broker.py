@@ -230,7 +230,7 @@ def test_a_query_outlives_the_request_of_a_killed_process_that_comes_late(
 
 
 @pytest.mark.parametrize("known", ["", pytest.param("the id that it had", marks=pytest.mark.soak)])
-def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
+def test_a_query_that_joins_anew_after_it_has_lost_its_membership_outlives_a_late_request_of_a_killed_process(
     kafka, topic, group, client_of, held_up, known, caplog
 ):
     live, late = client_of(kafka, topic, group, "one", **SHORT), new_client(kafka, topic, group, "one", **SHORT)
@@ -248,7 +248,9 @@ def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
 
 
 @pytest.mark.soak
-def test_also_where_it_comes_between_the_two_joins_of_a_member_that_returns(kafka, topic, group, client_of):
+def test_a_member_that_returns_outlives_a_late_request_of_a_killed_process_between_its_two_joins(
+    kafka, topic, group, client_of
+):
     before, killed = (new_client(kafka, topic, group, "one", **SHORT) for _ in range(2))
     live = client_of(kafka, topic, group, "one", **SHORT)
     before.join()

@@ -51,7 +51,7 @@ def test_a_member_commits_under_the_new_number_and_joins_as_the_same_member(brok
         member.commit({ORDERS: 7}, "note", before.id)
 
 
-def test_a_heartbeat_in_the_background_finds_it_too_and_heartbeats_go_on(broker, beating):
+def test_a_heartbeat_in_the_background_finds_the_new_number_and_heartbeats_go_on(broker, beating):
     before = beating.current()
     broker.become_classic(before.id + 2)
     wait_until(beating.rejoin_needed, within=10)
@@ -91,7 +91,7 @@ def still_of_the_newer_protocol(broker, epoch):
 
 
 @pytest.mark.parametrize("change", [not_rebalancing, thrown_out, too_far_ahead, still_of_the_newer_protocol])
-def test_any_other_group_has_gone_on_without_the_member(broker, member, change):
+def test_a_group_that_was_not_renumbered_has_gone_on_without_the_member(broker, member, change):
     before = member.current()
     change(broker, before.id + 1)
     with pytest.raises(MembershipLostError):

@@ -519,7 +519,7 @@ def test_a_hook_that_fails_fails_the_task_and_nothing_is_sent(broker, sender_of)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["nothing", "something"])
-def test_closing_does_not_wait_with_this_under_way(broker, sender_of, clean):
+def test_closing_a_sender_does_not_wait_for_what_is_under_way(broker, sender_of, clean):
     sending = sender_of()
     send(sending, ORDERS, 0, 10)
     sending.flush()

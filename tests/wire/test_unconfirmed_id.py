@@ -36,7 +36,7 @@ def test_a_member_that_an_outdated_coordinator_took_in_joins_where_the_group_has
     assert joined.unbroken == frozenset()
 
 
-def test_it_does_so_once(broker, client):
+def test_a_member_that_an_outdated_coordinator_took_in_joins_again_once(broker, client):
     for error in ("UNKNOWN_MEMBER_ID", None, "FENCED_INSTANCE_ID", "FENCED_INSTANCE_ID"):
         broker.answer(JOIN, error)
     loses_the_group(broker)
@@ -45,7 +45,7 @@ def test_it_does_so_once(broker, client):
     assert joins(broker) == ["member-1", "", "member-2", ""]
 
 
-def test_a_first_join_too(broker, client_of):
+def test_a_first_join_at_an_outdated_coordinator_is_made_where_the_group_has_moved(broker, client_of):
     broker.answer(JOIN, None)
     broker.answer(JOIN, "FENCED_INSTANCE_ID")
     loses_the_group(broker)

@@ -232,7 +232,7 @@ def test_addresses_that_refuse_connections_are_an_error_soon(hasty, kind):
     assert "kafka.invalid: this name has no address" in str(raised.value)
 
 
-def test_group_batch_says_it_without_the_tracebacks_of_its_causes(hasty):
+def test_group_batch_names_unreachable_brokers_without_the_tracebacks_of_causes(hasty):
     settings = {"kafka.bootstrap.servers": NOWHERE, "subscribe": "orders", "kafka.group.id": "billing"}
     with pytest.raises(BrokerError, match="no broker listens there") as raised, group_batch(None, settings):
         pass
@@ -415,7 +415,7 @@ def test_who_logs_at_debug_has_every_attempt(caplog):
     assert {r.levelname for r in attempts(caplog)} == {"DEBUG"}
 
 
-def test_another_client_in_the_same_process_keeps_its_lines(caplog):
+def test_another_client_in_the_process_keeps_its_lines_of_the_log(caplog):
     with pytest.raises(KafkaError):
         KafkaConsumer(bootstrap_servers=NOWHERE, bootstrap_timeout_ms=300)
     assert any("Connection failed" in line for line in lines(caplog, "kafka.net.manager"))

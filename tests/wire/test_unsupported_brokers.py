@@ -67,7 +67,7 @@ def test_the_first_connection_says_which_version_is_needed(broker, settings, who
     assert time.monotonic() - began < AT_ONCE_S
 
 
-def test_a_command_says_so_too(broker, capsys):
+def test_a_command_says_which_version_is_needed(broker, capsys):
     broker.fetch = OLD
     assert main(["describe", "--bootstrap-server", broker.bootstrap_servers, "--group", "billing"]) == 1
     assert "0.11 or newer is needed" in capsys.readouterr().err
