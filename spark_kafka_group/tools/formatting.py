@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.text.text_table import FOLD, GAP, NOTHING, folded, shortened, whole
 from spark_kafka_group.values.commit_metadata import Writer
-from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition, partitions_by_topic
 
 BRIEF_ID = 9
 
@@ -48,10 +48,8 @@ def instant(timestamp_ms: float | None) -> str:
 
 def partitions(tps: Collection[TopicPartition]) -> str:
     """Partitions as ``orders:0,1 returns:0``, the way ``--topic`` takes them."""
-    topics: dict[str, list[str]] = {}
-    for tp in sorted(tps):
-        topics.setdefault(tp.topic, []).append(str(tp.partition))
-    return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items()) or NOTHING
+    topics = partitions_by_topic(tps).items()
+    return " ".join(f"{topic}:{','.join(str(tp.partition) for tp in of)}" for topic, of in topics) or NOTHING
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], may_lack: Collection[str] = ()) -> str:

@@ -10,7 +10,7 @@ The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -37,6 +37,14 @@ class TopicPartition(NamedTuple):
 
 
 Positions = Mapping[TopicPartition, int]
+
+
+def partitions_by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """The partitions of each topic; topics and partitions in order."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(tps):
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -7,15 +7,17 @@ tells where it differs from the one before: there the epochs of that one end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition, partitions_by_topic
 from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
+
+T = TypeVar("T")
 
 NO_EPOCH = -1  # stands for an unknown epoch
 
@@ -36,20 +38,25 @@ def can_be_asked(manager: Any) -> bool:
     return version_of(manager, OffsetForLeaderEpochRequest) >= VERSIONS_FROM
 
 
+def by_leader(manager: Any, asked: Mapping[TopicPartition, T]) -> dict[int, dict[TopicPartition, T]]:
+    """The part of `asked` that each leader is asked for. Raises LeaderNotAvailableError, which may pass."""
+    by_node: dict[int, dict[TopicPartition, T]] = {}
+    for tp, wanted in asked.items():
+        node_id = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
+        if node_id in (None, -1):
+            raise kafka_errors.LeaderNotAvailableError(f"{tp}")
+        by_node.setdefault(node_id, {})[tp] = wanted
+    return by_node
+
+
 async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
     """The end of each epoch; None where the leader knows of none.
 
     A partition is not in the result when a later leader than `current` has been elected. Raises KafkaError: a retriable
     one where the leader is not known, or not yet `current`.
     """
-    by_node: dict[int, dict[TopicPartition, EpochAsked]] = {}
-    for tp, wanted in asked.items():
-        node_id = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
-        if node_id in (None, -1):
-            raise kafka_errors.LeaderNotAvailableError(f"{tp}")
-        by_node.setdefault(node_id, {})[tp] = wanted
     ends: dict[TopicPartition, int | None] = {}
-    for node_id, of_node in by_node.items():
+    for node_id, of_node in by_leader(manager, asked).items():
         response = await manager.send(_request(of_node), node_id=node_id)
         for topic in response.topics:
             for partition in topic.partitions:
@@ -64,15 +71,16 @@ async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked
 
 def _request(asked: Mapping[TopicPartition, EpochAsked]) -> Any:
     topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    topics: dict[str, list[Any]] = {}
-    for tp, wanted in asked.items():
-        topics.setdefault(tp.topic, []).append(
-            topic_type.OffsetForLeaderPartition(
-                partition=tp.partition, current_leader_epoch=wanted.current, leader_epoch=wanted.epoch
-            )
+
+    def partition(tp: TopicPartition) -> Any:
+        epoch, current = asked[tp]
+        return topic_type.OffsetForLeaderPartition(
+            partition=tp.partition, current_leader_epoch=current, leader_epoch=epoch
         )
+
+    topics = partitions_by_topic(asked).items()
     return OffsetForLeaderEpochRequest(
         replica_id=-1,
-        topics=[topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        topics=[topic_type(topic=topic, partitions=[partition(tp) for tp in tps]) for topic, tps in topics],
         min_version=VERSIONS_FROM,
     )

@@ -14,7 +14,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest, IsolationLevel
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition, partitions_by_topic
 from spark_kafka_group.wire.fetch.response import IDS_FROM, VERSIONS
 
 log = logging.getLogger(__name__)
@@ -92,18 +92,14 @@ async def _ends(manager: Any, ends: Mapping[TopicPartition, int], committed_only
 def _request(positions: Mapping[TopicPartition, int]) -> Any:
     """A Fetch that is answered at once, with as few records as brokers can."""
     topic_type = FetchRequest.FetchTopic
-    topics: dict[str, list[Any]] = {}
-    for tp, position in positions.items():
-        topics.setdefault(tp.topic, []).append(
-            topic_type.FetchPartition(
-                partition=tp.partition,
-                current_leader_epoch=-1,
-                fetch_offset=position,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=1,
-            )
-        )
+
+    def partition(tp: TopicPartition) -> Any:
+        return topic_type.FetchPartition(
+            partition=tp.partition, current_leader_epoch=-1, fetch_offset=positions[tp], last_fetched_epoch=-1,
+            log_start_offset=-1, partition_max_bytes=1,
+        )  # fmt: skip
+
+    topics = partitions_by_topic(positions).items()
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=1,  # without any, some brokers answer without partitions
@@ -112,7 +108,7 @@ def _request(positions: Mapping[TopicPartition, int]) -> Any:
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
         session_id=0,
         session_epoch=-1,
-        topics=[topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        topics=[topic_type(topic=topic, partitions=[partition(tp) for tp in tps]) for topic, tps in topics],
         forgotten_topics_data=[],
         rack_id="",
         min_version=VERSIONS[0],

@@ -11,11 +11,11 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest
-from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.values.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition, partitions_by_topic
 from spark_kafka_group.wire.lacking import version_of
+from spark_kafka_group.wire.leader_epochs import by_leader
 
 NEWEST = -3  # stands in the place of a time for the record with the greatest timestamp (KIP-734)
 NEWEST_FROM = 7  # the version that first has it (Kafka 3.0)
@@ -57,7 +57,7 @@ async def looked_up(manager: Any, lookups: Sequence[Lookup]) -> list[Found]:
     KafkaError: a retriable one where a leader is not known, or has moved."""
     waiting: dict[int, list[tuple[int, Lookup]]] = {}
     for number, lookup in enumerate(lookups):
-        for node_id, part in _by_leader(manager, lookup).items():
+        for node_id, part in by_leader(manager, lookup).items():
             waiting.setdefault(node_id, []).append((number, part))
     found: list[Found] = [{} for _ in lookups]
     while waiting:
@@ -70,27 +70,19 @@ async def looked_up(manager: Any, lookups: Sequence[Lookup]) -> list[Found]:
     return found
 
 
-def _by_leader(manager: Any, lookup: Lookup) -> dict[int, dict[TopicPartition, int]]:
-    by_node: dict[int, dict[TopicPartition, int]] = {}
-    for tp, time_ms in lookup.items():
-        node_id = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
-        if node_id in (None, -1):
-            raise kafka_errors.LeaderNotAvailableError(f"{tp}")
-        by_node.setdefault(node_id, {})[tp] = time_ms
-    return by_node
-
-
 def _request(lookup: Lookup) -> Any:
     topic_type = ListOffsetsRequest.ListOffsetsTopic
-    topics: dict[str, list[Any]] = {}
-    for tp, time_ms in lookup.items():
-        topics.setdefault(tp.topic, []).append(
-            topic_type.ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=time_ms)
+
+    def partition(tp: TopicPartition) -> Any:
+        return topic_type.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=-1, timestamp=lookup[tp]
         )
+
+    topics = partitions_by_topic(lookup).items()
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+        topics=[topic_type(name=topic, partitions=[partition(tp) for tp in tps]) for topic, tps in topics],
         min_version=NEWEST_FROM if NEWEST in lookup.values() else VERSIONS[0],
         max_version=VERSIONS[-1],
     )

@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.reading import Subscription
-from spark_kafka_group.values.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.values.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition, partitions_by_topic
 from spark_kafka_group.wire.admin import BrokerNode, GroupAdmin
 from spark_kafka_group.wire.client.connect import run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
@@ -129,11 +129,11 @@ class TopicAdmin(GroupAdmin):
         brokers do not tell."""
         if version_of(self._manager, DescribeLogDirsRequest) < 0:
             return None
-        topics: dict[str, list[int]] = {}
-        for tp in leaders:
-            topics.setdefault(tp.topic, []).append(tp.partition)
         topic_type = DescribeLogDirsRequest.DescribableLogDirTopic
-        wanted = [topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+        wanted = [
+            topic_type(topic=topic, partitions=[tp.partition for tp in tps])
+            for topic, tps in partitions_by_topic(leaders).items()
+        ]
         found: dict[TopicPartition, int] = {}
         for node in {leader.id for leader in leaders.values() if leader is not None}:
             of_node = self._directories(node, wanted)

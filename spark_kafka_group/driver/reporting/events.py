@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.values.offsets import OffsetRange, TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import OffsetRange, TopicPartition, partitions_by_topic, positions_to_json
 
 
 class EventLog:
@@ -79,7 +79,4 @@ class EventLog:
 
 
 def _numbers(tps: Collection[TopicPartition]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for tp in sorted(tps):
-        numbers.setdefault(tp.topic, []).append(tp.partition)
-    return numbers
+    return {topic: [tp.partition for tp in of_topic] for topic, of_topic in partitions_by_topic(tps).items()}

@@ -16,7 +16,7 @@ from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from spark_kafka_group.assignors import NO_GENERATION, Claims, claims_of
-from spark_kafka_group.values.offsets import TopicPartition
+from spark_kafka_group.values.offsets import TopicPartition, partitions_by_topic
 from spark_kafka_group.values.retry_topics import is_topic_name
 
 _PLAIN, _WITH_OWNED, _WITH_GENERATION = 0, 1, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
@@ -113,10 +113,7 @@ def _leading_int32(user_data: bytes) -> int:
 
 def by_topic(owned: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
     """Topics and their partition numbers, both in order, as Kafka's messages have them."""
-    topics: dict[str, list[int]] = {}
-    for tp in sorted(owned):
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return list(topics.items())
+    return [(topic, [tp.partition for tp in tps]) for topic, tps in partitions_by_topic(owned).items()]
 
 
 def _flat(topics: Iterable[Any]) -> frozenset[TopicPartition]:

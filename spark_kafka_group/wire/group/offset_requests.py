@@ -9,7 +9,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
-from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import TopicPartition, partitions_by_topic
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 
 NO_GENERATION, NO_MEMBER = -1, ""
@@ -37,23 +37,28 @@ def commit_request(
         member_id=member_id,
         group_instance_id=instance_id,
         retention_time_ms=-1,
-        topics=[
-            topic_type(
-                name=topic,
-                partitions=[
-                    partition_type(
-                        partition_index=int(partition),
-                        committed_offset=offset,
-                        committed_leader_epoch=epochs.get(TopicPartition(topic, int(partition)), NO_EPOCH),
-                        committed_metadata=metadata,
-                    )
-                    for partition, offset in partitions.items()
-                ],
-            )
-            for topic, partitions in positions_to_json(offsets).items()
-        ],
+        topics=topics_to_commit(topic_type, partition_type, offsets, epochs, metadata),
         max_version=8,
     )
+
+
+def topics_to_commit(
+    topic_type: Any,
+    partition_type: Any,
+    offsets: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
+    metadata: str,
+) -> list[Any]:
+    """The part of an OffsetCommit, or TxnOffsetCommit, that says what is committed."""
+
+    def partition(tp: TopicPartition) -> Any:
+        return partition_type(
+            partition_index=tp.partition, committed_offset=offsets[tp],
+            committed_leader_epoch=epochs.get(tp, NO_EPOCH), committed_metadata=metadata,
+        )  # fmt: skip
+
+    topics = partitions_by_topic(offsets).items()
+    return [topic_type(name=topic, partitions=[partition(tp) for tp in tps]) for topic, tps in topics]
 
 
 def fetch_request(group_id: str, tps: Collection[TopicPartition] | None, stable: bool) -> Any:
@@ -64,7 +69,7 @@ def fetch_request(group_id: str, tps: Collection[TopicPartition] | None, stable:
     group_type = OffsetFetchRequest.OffsetFetchRequestGroup
     in_group, topics = None, None
     if tps is not None:
-        wanted = {topic: [int(p) for p in of] for topic, of in positions_to_json(dict.fromkeys(tps, 0)).items()}
+        wanted = {topic: [tp.partition for tp in of] for topic, of in partitions_by_topic(tps).items()}
         in_group = [group_type.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in wanted.items()]
         topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in wanted.items()]
     return OffsetFetchRequest(

@@ -15,10 +15,9 @@ from kafka.protocol.producer import TxnOffsetCommitRequest
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.text.foreign_text import listed
 from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
-from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.values.source_offsets import SourceOffsets
-from spark_kafka_group.wire.group.offset_requests import in_parts
-from spark_kafka_group.wire.leader_epochs import NO_EPOCH
+from spark_kafka_group.wire.group.offset_requests import in_parts, topics_to_commit
 from spark_kafka_group.wire.reactions import Request, name_of
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -143,21 +142,7 @@ def _request(
 ) -> Any:
     topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     partition_type = topic_type.TxnOffsetCommitRequestPartition
-    topics = [
-        topic_type(
-            name=topic,
-            partitions=[
-                partition_type(
-                    partition_index=int(number),
-                    committed_offset=offset,
-                    committed_leader_epoch=source.leader_epochs.get(TopicPartition(topic, int(number)), NO_EPOCH),
-                    committed_metadata=source.metadata,
-                )
-                for number, offset in numbers.items()
-            ],
-        )
-        for topic, numbers in positions_to_json(dict(offsets)).items()
-    ]
+    topics = topics_to_commit(topic_type, partition_type, dict(offsets), source.leader_epochs, source.metadata)
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id, group_id=source.group_id, producer_id=producer.producer_id,
         producer_epoch=producer.epoch, generation_id=source.generation, member_id=source.member_id,

@@ -25,7 +25,7 @@ from kafka.protocol.producer import (
 )
 
 from spark_kafka_group.values.exactly_once import ProducerIdAndEpoch
-from spark_kafka_group.values.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.values.offsets import TopicPartition, partitions_by_topic
 from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Facts, Request, advice
 
@@ -118,12 +118,12 @@ def init_producer_id(transactional_id: str, timeout_ms: int, expected: ProducerI
 def add_partitions(transactional_id: str, producer: ProducerIdAndEpoch, tps: Collection[TopicPartition]) -> Any:
     """Add partitions to a transaction, which begins with the first ones."""
     topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    topics = positions_to_json(dict.fromkeys(tps, 0))
+    topics = {topic: [tp.partition for tp in of_topic] for topic, of_topic in partitions_by_topic(tps).items()}
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
-        v3_and_below_topics=[topic_type(name=name, partitions=list(map(int, ps))) for name, ps in topics.items()],
+        v3_and_below_topics=[topic_type(name=name, partitions=numbers) for name, numbers in topics.items()],
         max_version=ADD_PARTITIONS,
     )
 
