@@ -21,8 +21,6 @@ The life of a query, as Spark calls its `GroupSession`:
     (`_replay`), and joining follows.
 11. The query ends (`stop`): commits without an answer are made once more, positions are handed over, and the member
     leaves.
-
-`StreamDriver` has one lock around all of this.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ PROOF_MS = 2_000  # how long the session may ask whether a batch has been commit
 class GroupSession:
     """One query as a member of its group, from the first join to leaving.
 
-    `query_id`: the query's id, kept in its checkpoint.
     `first`: the first offset that Spark showed: what the checkpoint knows.
     `caps`: with availableNow, the ends of all logs when the query started.
     `shared`: a directory that the sources of the application share.

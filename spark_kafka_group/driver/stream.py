@@ -85,8 +85,7 @@ class StreamDriver:
     """Plans and commits the micro-batches of one query as a member of a consumer group.
 
     Spark's reader process calls it from one thread; a second one takes part in rebalances between the calls. A lock
-    keeps them apart: all of the session's state is read and changed under it. The query id, and with it the static
-    member's name, is known only when Spark shows the first offset of the checkpoint: nothing joins the group before.
+    keeps them apart: all of the session's state is read and changed under it.
 
     `shared`: a directory by which sources of one application know of each other; Spark's own if not given.
     """

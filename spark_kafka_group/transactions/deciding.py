@@ -371,16 +371,11 @@ def abort_left(
     The plan stays where nothing was aborted: it is not the last batch, or it was decided, or brokers are too old to say
     what is open (before 3.0).
 
-    Parameters
-    ----------
-    last
-        The last batch, if it has not ended: it is to be `planned`. 1. The commit goes on by itself, and ends the batch.
-        2. The query is started again, and its next batch takes the id from the same producer. 3. Brokers would take
-        another request for it for the same one, repeated.
+    `last` returns the last batch, if it has not ended. It has to be `planned` still: 1. The commit goes on by itself,
+    and ends the batch. 2. The query is started again, and its next batch takes the id from the same producer. 3.
+    Brokers would take another request for it for the same one, repeated.
 
-    Raises
-    ------
-    BrokerError, TransactionError
+    Raises BrokerError, TransactionError.
     """
     with TransactionClient(options.client, ROLE, options.limit_ms, reached_before=True) as client, client.together():
         # Where it cannot be taken from an expected producer, a query that has been started meanwhile would be fenced.

@@ -183,11 +183,7 @@ class Leaders(Generic[C]):
         return connection
 
     def _moved(self, node_id: int, connection: C) -> bool:
-        """Whether a connection leads to an address that is not the node's any more.
-
-        1. Brokers come back at each other's addresses. 2. A broker that does not know it yet names an old address. 3.
-        The connection leads to another broker, which answers that it does not lead, as long as it is asked.
-        """
+        """Whether a connection leads to an address that is not the node's any more, as :meth:`Manager._moved`."""
         node = None if self._client is None else self._client.cluster.broker_metadata(node_id)
         return node is not None and connection.made_to != (node.host, node.port)
 

@@ -1,8 +1,7 @@
 """Other sources of the same Spark application that are members of the same group.
 
-Spark asks the sources of one query one after the other, in processes of their own that know nothing of each other, so
-a source that waits for the batch of another waits for itself. So each source leaves a file in a directory that they
-share, and holds a lock on it as long as it lives.
+Spark asks the sources of one query in turn, in processes that know nothing of each other. So each source leaves a file
+in a directory that they share, and holds a lock on it as long as it lives.
 """
 
 from __future__ import annotations

@@ -36,14 +36,13 @@ def replaced_in(
 ) -> int | None:
     """The generation in which another process went on with this very query after `batch`, if one did.
 
-    A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
-    its own query id, a generation later than any it held itself, and a later batch. Metadata of an earlier batch may
-    name a later generation: a group of the newer protocol that becomes empty, and then one of the classic protocol,
-    counts from 1 again.
+    The sign is a commit with its own query id, a generation later than any it held itself, and a later batch. Metadata
+    of an earlier batch may name a later generation: a group of the newer protocol that becomes empty, and then one of
+    the classic protocol, counts from 1 again.
 
     `held`: latest generation that this process held.
-    `noted`: latest one in the group's metadata of when it started: where another query has written over it, the batch
-        is not known.
+    `noted`: latest generation in the group's metadata as this process started: where another query has written over
+        it, the batch is not known.
     """
     writers = [writer for group in committed.values() if (writer := writer_of(group.metadata)) is not None]
     own = [w.generation for w in writers if w.query_id == query_id and (w.batch is None or w.batch > batch)]

@@ -13,9 +13,8 @@ from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 class Standing:
     """Where a query stands, and how its partitions have changed.
 
-    `StreamDriver` has one lock, and every field is read and changed under it: Spark's thread holds it in each of its
-    calls, the thread between triggers while it settles. Only stop() goes without, after it has waited a second for that
-    thread: a query must end, whatever brokers do. Each field says what changes it, and when.
+    Every field is read and changed under the lock of `StreamDriver`. Only stop() goes without, after it has waited a
+    second for the thread between triggers: a query must end, whatever brokers do. Each field says what changes it.
     """
 
     proven: GroupOffset

@@ -89,17 +89,12 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
 def without_reading(
     query: Query, kept: CheckpointedEnds, left_out: Mapping[TopicPartition, int], may_have_records: bool
 ) -> GroupOffset | None:
-    """The end of a batch that reads nothing, where one is needed, else None.
+    """The end of a batch that reads nothing, where one is needed, else None. It is needed, too, where the group knows
+    the positions now, and the checkpoint says that it does not.
 
-    Parameters
-    ----------
-    left_out
-        Positions of partitions that the last batch has not read, although the checkpoint says so: it is corrected.
-    may_have_records
-        Whether the query has availableNow, and its group has not settled: records may be left, and without a batch the
-        query would end.
-
-    It is also needed where the group knows the positions now, and the checkpoint says that it does not.
+    `left_out`: positions of partitions that the last batch has not read, although the checkpoint says so.
+    `may_have_records`: whether the query has availableNow, and its group has not settled: records may be left, and
+        without a batch the query would end.
     """
     start, standing = query.standing.proven, query.standing
     if start.unseen and not standing.is_unseen and not standing.is_restart:
