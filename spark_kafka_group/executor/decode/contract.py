@@ -5,11 +5,10 @@ same error text; a property test feeds both the same generated and mutated bytes
 twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), and the topic column, keys of headers and
 the wording of errors (``problems``) are shared, and so is the state of aborted transactions.
 
-Aborted transactions of a fetch response, whose records both twins hide.
-
-The rules are those of Kafka's ``CompletedFetch``: a response names the aborted transactions that overlap its records,
-each by its producer and its first offset. From there on the producer's transactional batches are hidden, up to its next
-ABORT marker. Nothing is remembered from response to response, so a range may begin anywhere.
+Records of aborted transactions are hidden by the rules of Kafka's ``CompletedFetch``: a response names the aborted
+transactions that overlap its records, each by its producer and its first offset. From there on the producer's
+transactional batches are hidden, up to its next ABORT marker. Nothing is remembered from response to response, so a
+range may begin anywhere.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ MARKER_KEY_SIZE = 4  # fewest bytes of a control record's key: its version and i
 class AbortedTransactions:
     """The aborted transactions of one fetch response, while its batches are read in the order of the log.
 
-    Parameters
-    ----------
-    transactions
-        Producer id and first offset of each, in any order.
+    `transactions`: producer id and first offset of each, in any order.
     """
 
     __slots__ = ("_aborting", "_ahead")
@@ -76,25 +72,14 @@ class RecordBatchBuilder(Protocol):
     Not thread-safe. After an error that is no ReadError, as a MemoryError, part of a row may be there: from then on
     :meth:`append` and :meth:`finish` raise RuntimeError.
 
-    Parameters
-    ----------
-    columns
-        The batch's columns, in order. No other column is built; without ``headers`` headers are not even parsed. Bytes
-        that are no record are found whatever the columns.
-    check_crcs
-        Whether CRCs are checked (``kafka.check.crcs``).
-    check_timestamps
-        Whether a timestamp beyond MAX_TIMESTAMP_MS is an error; else it is null.
-    unpacked_limit
-        The most bytes that one compressed record batch may unpack to, and that `nbytes` may count for the headers of
-        one record.
-    target_bytes
-        :meth:`append` stops after the row that brings :attr:`nbytes` to this.
-
-    Raises
-    ------
-    ValueError
-        When `unpacked_limit` or `target_bytes` is not positive.
+    `columns`: the batch's columns, in order. No other column is built; without ``headers`` headers are not even parsed.
+        Bytes that are no record are found whatever the columns.
+    `check_crcs`: whether CRCs are checked (``kafka.check.crcs``).
+    `check_timestamps`: whether a timestamp beyond MAX_TIMESTAMP_MS is an error; else it is null.
+    `unpacked_limit`: the most bytes that one compressed record batch may unpack to, and that `nbytes` may count for the
+        headers of one record.
+    `target_bytes`: :meth:`append` stops after the row that brings :attr:`nbytes` to this.
+    Raises ValueError when `unpacked_limit` or `target_bytes` is not positive.
     """
 
     def __init__(
@@ -162,39 +147,22 @@ class RecordBatchBuilder(Protocol):
         the fetch size ends. Inside a batch offsets may be missing or out of order: compaction leaves gaps. From batch
         to batch offsets must go up.
 
-        Parameters
-        ----------
-        records
-            The records field of one partition in a FetchResponse: record batches of magic 2, messages of magic 0
+        `records`: the records field of one partition in a FetchResponse: record batches of magic 2, messages of magic 0
             and 1, or a mix of them.
-        position
-            Byte of `records` to begin at: 0, or the result of an earlier call.
-        start, end
-            Offsets wanted.
-        aborted
-            Hides the aborted transactions that the response with these `records` names; the same object in every call
-            for them. With it a control batch that has a producer must begin with a marker. None hides nothing.
-
-        Returns
-        -------
-        int
-            Byte where it stopped: after the last complete record batch. If a row brought :attr:`nbytes` to
-            `target_bytes`: after that row's record batch if the row was its last, else at the begin of that record
-            batch (:attr:`halfway`). Every call that finds a complete record batch moves on by at least a row, or a
-            record batch.
-
-        Raises
-        ------
-        ValueError
-            When `position` is outside `records`, or the builder is halfway through another record batch. The builder is
-            as it was.
-        CorruptRecordError
-            When bytes are not records. Its offset is the first one not read, never below `start`: the first of the
-            record batch if that is bad as a whole, else the one after the last good record. Rows before it stay in the
-            builder.
-        ReadError
-            When the rows would outgrow BUILDER_LIMIT, or with `check_timestamps` a timestamp of a row does not fit
-            microseconds. Rows before it stay in the builder.
+        `position`: byte of `records` to begin at: 0, or the result of an earlier call.
+        `start`, `end`: offsets wanted.
+        `aborted`: hides the aborted transactions that the response with these `records` names; the same object in every
+            call for them. With it a control batch that has a producer must begin with a marker. None hides nothing.
+        Returns the byte where it stopped: after the last complete record batch. If a row brought :attr:`nbytes` to
+        `target_bytes`: after that row's record batch if the row was its last, else at the begin of that record batch
+        (:attr:`halfway`). Every call that finds a complete record batch moves on by at least a row, or a record batch.
+        Raises ValueError when `position` is outside `records`, or the builder is halfway through another record batch.
+            The builder is as it was.
+        Raises CorruptRecordError when bytes are not records. Its offset is the first one not read, never below `start`:
+            the first of the record batch if that is bad as a whole, else the one after the last good record. Rows
+            before it stay in the builder.
+        Raises ReadError when the rows would outgrow BUILDER_LIMIT, or with `check_timestamps` a timestamp of a row does
+            not fit microseconds. Rows before it stay in the builder.
         """
 
     def append_row(
@@ -220,13 +188,7 @@ class Decoder(Protocol):
     def scan(self, topic: str, partition: int, records: Buffer, position: int = 0) -> tuple[int, int]:
         """Hop over record batches by their headers.
 
-        Returns
-        -------
-        tuple of int
-            Byte after the last complete record batch, and the offset after it; ``(position, -1)`` when there is none.
-
-        Raises
-        ------
-        CorruptRecordError
-            When a header has an impossible length, offset or magic.
+        Returns the byte after the last complete record batch, and the offset after it; ``(position, -1)`` when there is
+        none.
+        Raises CorruptRecordError when a header has an impossible length, offset or magic.
         """

@@ -33,12 +33,8 @@ CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD
 class Compression:
     """A codec and how hard it tries.
 
-    Attributes
-    ----------
-    codec
-        One of CODECS' numbers.
-    level
-        As Java's ``compression.<codec>.level``; None, and always for snappy and none: Java's default.
+    `codec`: one of CODECS' numbers.
+    `level`: as Java's ``compression.<codec>.level``; None, and always for snappy and none: Java's default.
     """
 
     codec: int
@@ -52,17 +48,11 @@ UNCOMPRESSED = Compression(NONE)
 class EncodedBatch:
     """A sealed record batch.
 
-    Attributes
-    ----------
-    data
-        All of it: 61 bytes of header, and the records, compressed or not. Base offset 0, leader epoch -1, producer id,
-        epoch and sequence -1. The CRC is 0 until ``stamp`` has been called.
-    records
-        How many it has, at least one.
-    max_timestamp_ms
-        The largest of its records' create times.
-    compression
-        What its records were compressed with, so that ``split`` does the same.
+    `data`: all of it: 61 bytes of header, and the records, compressed or not. Base offset 0, leader epoch -1, producer
+        id, epoch and sequence -1. The CRC is 0 until ``stamp`` has been called.
+    `records`: how many it has, at least one.
+    `max_timestamp_ms`: the largest of its records' create times.
+    `compression`: what its records were compressed with, so that ``split`` does the same.
     """
 
     data: bytearray
@@ -84,17 +74,11 @@ NO_PARTITION = -1  # the partition of a row without a key
 class BinaryColumn:
     """A column of strings or bytes as Arrow holds it. Nothing about the buffers is taken for granted.
 
-    Attributes
-    ----------
-    first
-        Place of the column's first row in the buffers, as a sliced array has it.
-    validity
-        A bit for each row that is not null, least significant first; None when no row is null.
-    ends
-        int32, of this machine's byte order: row `i` is ``data[ends[first + i] : ends[first + i + 1]]``. Empty, or None,
-        only for a column without rows.
-    data
-        The bytes of all rows; None stands for no bytes.
+    `first`: place of the column's first row in the buffers, as a sliced array has it.
+    `validity`: a bit for each row that is not null, least significant first; None when no row is null.
+    `ends`: int32, of this machine's byte order: row `i` is ``data[ends[first + i] : ends[first + i + 1]]``. Empty, or
+        None, only for a column without rows.
+    `data`: the bytes of all rows; None stands for no bytes.
     """
 
     first: int
@@ -108,16 +92,11 @@ class HeadersColumn:
     """A column of lists of (key, value) as Arrow holds it: row `i` has the headers ``ends[first + i]`` up to
     ``ends[first + i + 1]`` of keys and values.
 
-    Attributes
-    ----------
-    first, validity, ends
-        As those of BinaryColumn. A row that is null has no headers.
-    count
-        Headers that `keys` and `values` have.
-    struct_first, struct_validity
-        A bit for each header that is not null, from bit `struct_first` on; None when no header is null.
-    keys, values
-        Of all rows' headers.
+    `first`, `validity`, `ends`: as those of BinaryColumn. A row that is null has no headers.
+    `count`: headers that `keys` and `values` have.
+    `struct_first`, `struct_validity`: a bit for each header that is not null, from bit `struct_first` on; None when no
+        header is null.
+    `keys`, `values`: of all rows' headers.
     """
 
     first: int
@@ -134,19 +113,10 @@ class Rows(Protocol):
     """The rows of an Arrow batch that are written: the sizes of all buffers are checked when this is made, what is
     inside them when it is read.
 
-    Parameters
-    ----------
-    count
-        How many.
-    key, value
-        A null key is no key, a null value a tombstone. None stands for nulls only.
-    headers
-        None stands for no headers. A header that is null, or has a null key, is refused.
-
-    Raises
-    ------
-    ValueError
-        When a buffer is shorter than the rows need.
+    `count`: how many.
+    `key`, `value`: a null key is no key, a null value a tombstone. None stands for nulls only.
+    `headers`: None stands for no headers. A header that is null, or has a null key, is refused.
+    Raises ValueError when a buffer is shorter than the rows need.
     """
 
     def __init__(
@@ -163,17 +133,12 @@ class BatchBuilder(Protocol):
 
     Not thread-safe. A row is there as a whole or not at all, whatever error ends an :meth:`append`.
 
-    Parameters
-    ----------
-    topic, partition
-        For errors.
-    batch_size
-        Java's ``batch.size``: most bytes of a record batch before compression, its header included. A record that is
-        larger gets a record batch of its own.
-    max_request_size
-        Java's ``max.request.size``: a record whose batch would be larger, before compression, is refused.
-    compression
-        What :meth:`seal` compresses with.
+    `topic`, `partition`: for errors.
+    `batch_size`: Java's ``batch.size``: most bytes of a record batch before compression, its header included. A record
+        that is larger gets a record batch of its own.
+    `max_request_size`: Java's ``max.request.size``: a record whose batch would be larger, before compression, is
+        refused.
+    `compression`: what :meth:`seal` compresses with.
     """
 
     def __init__(
@@ -203,39 +168,21 @@ class BatchBuilder(Protocol):
 
         An empty builder takes any row that is not refused, so every append after a :meth:`seal` moves on.
 
-        Parameters
-        ----------
-        indices
-            int32, of this machine's byte order: places of rows in `rows`, in the order in which they are written.
-        position
-            The first of `indices` to append: 0, or the result of an earlier call.
-        timestamp_ms
-            The create time of the records.
-
-        Returns
-        -------
-        int
-            Position of the first index that was not appended; the number of indices when all were.
-
-        Raises
-        ------
-        ValueError
-            When `position`, or an index, is out of range, or the buffers of `rows` contradict themselves. Rows before
-            it stay in the builder.
-        RecordTooLargeError
-            When a row's record is larger than `max_request_size`. Rows before it stay in the builder.
-        WriteError
-            When a header, or its key, is null. Rows before it stay in the builder.
+        `indices`: int32, of this machine's byte order: places of rows in `rows`, in the order in which they are
+            written.
+        `position`: the first of `indices` to append: 0, or the result of an earlier call.
+        `timestamp_ms`: the create time of the records.
+        Returns the position of the first index that was not appended; the number of indices when all were.
+        Raises ValueError when `position`, or an index, is out of range, or the buffers of `rows` contradict themselves.
+            Rows before it stay in the builder.
+        Raises RecordTooLargeError when a row's record is larger than `max_request_size`. Rows before it stay in the
+            builder.
+        Raises WriteError when a header, or its key, is null. Rows before it stay in the builder.
         """
 
     def seal(self) -> EncodedBatch:
-        """The record batch, compressed and not yet stamped; the builder is empty afterwards.
-
-        Raises
-        ------
-        ValueError
-            When there is no record.
-        """
+        """The record batch, compressed and not yet stamped; the builder is empty afterwards. Raises ValueError when
+        there is no record."""
 
 
 class Encoder(Protocol):
@@ -244,13 +191,8 @@ class Encoder(Protocol):
     def stamp(
         self, data: bytearray, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool
     ) -> None:
-        """Write, in place, who sends a record batch, and its CRC. Stamping again replaces what was there.
-
-        Raises
-        ------
-        ValueError
-            When `data` is shorter than a header.
-        """
+        """Write, in place, who sends a record batch, and its CRC. Stamping again replaces what was there. Raises
+        ValueError when `data` is shorter than a header."""
 
     def split(self, batch: EncodedBatch) -> list[EncodedBatch]:
         """The two halves of a batch of two or more records, in order, not stamped; a batch of one record alone.
@@ -261,40 +203,19 @@ class Encoder(Protocol):
     def partitions_of_keys(self, rows: Rows, indices: Buffer | None, partition_count: int) -> bytearray:
         """The partition that Java's producer chooses for each key: murmur2 of it, without its sign, modulo the count.
 
-        Parameters
-        ----------
-        indices
-            int32 places in `rows`; None for all of them.
-
-        Returns
-        -------
-        bytearray
-            An int32 of this machine's byte order for each; NO_PARTITION where the key is null.
-
-        Raises
-        ------
-        ValueError
-            When `partition_count` is not positive, an index is out of range, or the buffers contradict themselves.
+        `indices`: int32 places in `rows`; None for all of them.
+        Returns an int32 of this machine's byte order for each; NO_PARTITION where the key is null.
+        Raises ValueError when `partition_count` is not positive, an index is out of range, or the buffers contradict
+            themselves.
         """
 
     def rows_by_partition(self, partitions: Buffer, partition_count: int) -> dict[int, memoryview]:
         """The rows of each partition, in their order.
 
-        Parameters
-        ----------
-        partitions
-            int32, for each row, its partition, or NO_PARTITION.
-
-        Returns
-        -------
-        dict of int to memoryview
-            For each partition that has rows, in ascending order (NO_PARTITION first), the rows' places: a memoryview of
-            int32 (format ``i``), for :meth:`BatchBuilder.append`.
-
-        Raises
-        ------
-        ValueError
-            When `partition_count` is not positive, or a partition is neither NO_PARTITION nor below it.
+        `partitions`: int32, for each row, its partition, or NO_PARTITION.
+        Returns, for each partition that has rows, in ascending order (NO_PARTITION first), the rows' places: a
+        memoryview of int32 (format ``i``), for :meth:`BatchBuilder.append`.
+        Raises ValueError when `partition_count` is not positive, or a partition is neither NO_PARTITION nor below it.
         """
 
     @property
