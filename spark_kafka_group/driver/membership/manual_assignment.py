@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_group.driver.membership.member_protocol import Joined
+from spark_kafka_group.driver.membership.member_protocol import Joined, Membership
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.options import Options
@@ -16,7 +16,7 @@ from spark_kafka_group.wire import Generation, GroupClient
 log = logging.getLogger(__name__)
 
 
-class ManualAssignment:
+class ManualAssignment(Membership):
     """Stands where a :class:`Member` stands, with the partitions of option ``assign``; its generation is always -1.
 
     `query_id` distinguishes the query's own commits from those of others.

@@ -7,7 +7,7 @@ import time
 
 from spark_kafka_group.assignors import is_cooperative, resolve
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.membership.member_protocol import Joined
+from spark_kafka_group.driver.membership.member_protocol import Joined, Membership
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.options import Options
@@ -34,7 +34,7 @@ LOOK_MS = 500.0
 """How long it waits for the answer: Spark's next call waits as long, and nothing that it does depends on this one."""
 
 
-class Member:
+class Member(Membership):
     """This driver's place in the group.
 
     `static_id`: group.instance.id: the user's own, or one derived from the query id.
@@ -68,13 +68,11 @@ class Member:
 
     @property
     def generation(self) -> Generation:
-        """The generation joined last."""
         assert self._generation is not None, "join first"
         return self._generation
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """Its partitions; none before the first join."""
         return frozenset() if self._generation is None else self._generation.assignment
 
     @property
@@ -83,7 +81,6 @@ class Member:
         return self._assignor if self.generation.by_broker else self.generation.strategy
 
     def asked_to_rejoin(self) -> bool:
-        """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""
         return self._may_commit() and self.client.rejoin_needed()
 
     def _may_commit(self) -> bool:
@@ -91,7 +88,6 @@ class Member:
         return self._generation is not None and not self._preparing and not self.client.lost()
 
     def hears_of_rebalance(self) -> bool:
-        """Whether the group rebalances, asked now instead of with the next heartbeat."""
         self.client.heartbeat()
         return self.client.rejoin_needed()
 
@@ -101,29 +97,20 @@ class Member:
         return can and (not self.generation.alone or self.hears_of_rebalance())
 
     def may_be_joined(self) -> bool:
-        """Whether others may get partitions before a batch that is planned now has been committed. They are members, or
-        may join together with the generation of the batch, which no heartbeat announces.
-        """
+        # Others are members, or may join together with the generation of the batch, which no heartbeat announces.
         return not self.generation.alone or self._begins_generation()
 
     def unsettled(self) -> bool:
-        """Whether :meth:`ensure` would have something to do."""
         self._look_at_group()
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
     def undisturbed(self) -> bool:
-        """Whether this driver is a member, and no rebalance is under way. Raises FencedError, MembershipError."""
         if self._generation is None:
             return False
         self.client.check_not_fenced()
         return not self.client.rejoin_needed()
 
     def ensure(self, patience_ms: float | None = None) -> Joined:
-        """Be a member of a stable group.
-
-        `patience_ms`: how long to wait for other members; as long as a consumer does if not given.
-        Raises FencedError, MembershipError, BrokerError.
-        """
         if self._generation is None:
             first = self._join_first(patience_ms)
             if first is None:
@@ -250,7 +237,6 @@ class Member:
         return Joined.AS_NEW if was_lost else Joined.NEW_GENERATION
 
     def use(self) -> int:
-        """Plan a batch under the current generation; returns its id."""
         self._used = True
         return self.generation.id
 

@@ -65,7 +65,7 @@ class Membership(Protocol):
         """Whether :meth:`ensure` would have something to do."""
 
     def undisturbed(self) -> bool:
-        """Whether this driver is a member, and no rebalance is under way."""
+        """Whether this driver is a member, and no rebalance is under way. Raises FencedError, MembershipError."""
 
     def check_may_commit(self) -> None:
         """Refuse, before the first commit, a group in which others would overwrite it. Raises MembershipError,

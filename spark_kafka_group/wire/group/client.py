@@ -118,8 +118,7 @@ class GroupClient(LogClient):
 
         def find_coordinator(left_ms: float) -> None:
             self._calls.refresh(left_ms)
-            if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
-                raise kafka_errors.KafkaTimeoutError
+            self._know_coordinator(left_ms)
 
         self._calls.retried("looking for brokers", find_coordinator, timeout_ms)
 
@@ -284,11 +283,11 @@ class GroupClient(LogClient):
         return self._run(lambda: self._calls.manager.send(request, node_id=self._coordinator.coordinator_id))
 
     def _find_coordinator(self) -> None:
-        def find(left_ms: float) -> None:
-            if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
-                raise kafka_errors.KafkaTimeoutError
+        self._joining(f"looking up the coordinator of group {self._group_id}", self._know_coordinator)
 
-        self._joining(f"looking up the coordinator of group {self._group_id}", find)
+    def _know_coordinator(self, left_ms: float) -> None:
+        if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
+            raise kafka_errors.KafkaTimeoutError
 
     def _joining(self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None) -> Any:
         """As :meth:`Calls.retried`; an error that a broker answers becomes a MembershipError."""
@@ -311,8 +310,7 @@ class GroupClient(LogClient):
         doing = f"looking up group {self._group_id}"
 
         def look(left_ms: float) -> Any:
-            if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
-                raise kafka_errors.KafkaTimeoutError
+            self._know_coordinator(left_ms)
             return self._listed()
 
         with contextlib.suppress(AuthorizationError):
