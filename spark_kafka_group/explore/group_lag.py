@@ -17,7 +17,7 @@ from spark_kafka_group.tools.formatting import query_and_batch
 from spark_kafka_group.wire.admin import GroupAdmin
 
 LONGEST_ID = 26
-"""The most characters of a member and of a reader, which would not fit beside each other; :meth:`Lag.to_df` has all."""
+"""Most characters of a member and of a query id, which would not fit beside each other; :meth:`Lag.to_df` has all."""
 
 
 @dataclass(frozen=True)

@@ -104,5 +104,5 @@ def without_reading(
         return None
     moved = kept.starts(start, positions)
     kept.planned(start)
-    # Spark compares ends as JSON: a number of the batch is in it only beside the reader's id.
+    # Spark compares ends as JSON: a number of the batch is in it only beside the query id.
     return replace(start, query_id=query.query_id, positions=positions, batch=start.batch + 1, moved=moved)
