@@ -18,7 +18,7 @@ EXTRAS := prometheus,pkcs12,msk,processing,notebook
 SITE := .venv-site
 OF_THE_SITE = *.md docs/*.md docs/design/*.md docs/results/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
-CHECKED := tests/unit tests/processing tests/repository
+CHECKED := tests/unit tests/repository
 SECONDS_EACH ?= 180
 # How long `make fuzz` runs, and the targets of tests/fuzz/targets.py that it takes; all by default.
 SECONDS ?= 3600
@@ -174,7 +174,7 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	  done; \
 	done
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults.chaos --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
-	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode,processing,unit}
+	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode,unit}
 	$(BIN)/pytest -m 'soak or faults'
 	$(MAKE) test-oldest
 	$(MAKE) test-oldest TESTS='tests/cluster/test_connect.py tests/spark/test_pipelines.py tests/spark/test_checkpoints_in_spark.py' ARGS='-m soak'

@@ -31,7 +31,7 @@ def imports() -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def arrows(pairs: set[tuple[tuple[str, ...], tuple[str, ...]]]) -> set[tuple[str, str]]:
-    """Imports between rooms of the root, as tests/unit/test_imports.py counts rooms: packages and loose modules."""
+    """Imports between rooms of the root, as test_imports.py counts rooms: packages and loose modules."""
     return {(importing[0], imported[0]) for importing, imported in pairs if importing[0] != imported[0]}
 
 

@@ -4,12 +4,12 @@ import pickle
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
+from support.source_tree import ROOT
 
 import spark_kafka_group
 from spark_kafka_group import GroupKafkaDataSource, OffsetOutOfRangeError, OptionError
@@ -105,6 +105,7 @@ def test_the_installed_package_is_found_by_spark():
 
 
 def test_no_word_of_the_jobs_needs_more_than_public_names():
-    jobs = Path(__file__).parents[2] / "jobs"
-    imports = re.findall(r"from (spark_kafka_group\S*) import", "".join(p.read_text() for p in jobs.glob("*.py")))
+    imports = re.findall(
+        r"from (spark_kafka_group\S*) import", "".join(p.read_text() for p in (ROOT / "jobs").glob("*.py"))
+    )
     assert set(imports) <= {"spark_kafka_group", "spark_kafka_group.testing"}
