@@ -23,7 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.options.security.credentials import ClientCredentials, OwnTokens, TokenFile, UnsecuredToken
 from spark_kafka_group.values import user_classes
-from spark_kafka_group.wire.client.token_endpoint import LARGEST, TooLargeError, body, post
+from spark_kafka_group.wire.http_request import LARGEST, TooLargeError, Way, body, send
 
 ENDPOINT_TIMEOUT_S = 10.0
 """A token is also asked for by the thread that sends heartbeats, which must not be away for long."""
@@ -166,7 +166,7 @@ def _asked_for(source: ClientCredentials) -> Token:
     identity = base64.b64encode(f"{source.client_id}:{source.client_secret.text}".encode()).decode()
     headers = {"Authorization": f"Basic {identity}", "Accept": "application/json"}
     try:
-        answer = post(source.url, urllib.parse.urlencode(form).encode(), headers, ENDPOINT_TIMEOUT_S)
+        answer = send(source.url, Way(ENDPOINT_TIMEOUT_S), headers, urllib.parse.urlencode(form).encode())
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(source, error) from None

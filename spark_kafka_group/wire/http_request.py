@@ -1,7 +1,7 @@
-"""A POST to a token endpoint: one deadline for all of it, and a limit for its answer.
+"""A request over HTTP: one deadline for all of it, and a limit for its answer.
 
-urllib's timeout is one for each read: an endpoint that sends a byte now and then would keep the caller for ever, and
-that may be the thread that sends heartbeats.
+urllib's timeout is one for each read: a server that sends a byte now and then would keep the caller for ever, and that
+may be the thread that sends heartbeats.
 """
 
 from __future__ import annotations
@@ -12,52 +12,97 @@ import socket
 import ssl
 import threading
 import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from spark_kafka_group.wire.broker_connection import Deadline
 
-LARGEST = 1 << 20  # bytes that an answer may have; tokens have some thousand
+LARGEST = 1 << 20
+"""Bytes that an answer may have, if nothing else is said; tokens have some thousand."""
 
 
 class TooLargeError(Exception):
-    """Raised when an answer has more than LARGEST bytes."""
+    """Raised when an answer has too many bytes."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, as that would send credentials to another place: a redirect is an answer without a token."""
+    """Follows no redirect, as that would send credentials to another place: a redirect is an answer like another."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-def post(url: str, form: bytes, headers: dict[str, str], within_s: float) -> bytes:
-    """The body of the answer. Raises urllib.error.HTTPError: an answer that is none of success; :func:`body` reads it.
-    Raises OSError when no complete answer comes within this time. Raises http.client.HTTPException when the answer is
-    not HTTP. Raises TooLargeError."""
-    request = urllib.request.Request(url, data=form, headers=headers)
-    opener = urllib.request.build_opener(_NoRedirects, *_handlers(Deadline(within_s)))
-    with opener.open(request, timeout=within_s) as response:
-        return body(response)
+@dataclass(frozen=True)
+class Way:
+    """How a server is reached.
+
+    Attributes
+    ----------
+    within_s
+        Of the request with all of its answer.
+    connect_within_s
+        Of connecting, the proxy and TLS left aside.
+    context
+        Python's own with the system's certificates, where it is None. Not shared by threads.
+    proxy
+        ``http://host:port``; that of the environment, if it names one, where it is None.
+    largest
+        Bytes of the answer.
+    """
+
+    within_s: float
+    connect_within_s: float | None = None
+    context: ssl.SSLContext | None = None
+    proxy: str | None = None
+    largest: int = LARGEST
 
 
-def body(response: Any) -> bytes:
-    """The body of an answer. Raises OSError, http.client.HTTPException, TooLargeError."""
-    found: bytes = response.read(LARGEST + 1)
-    if len(found) > LARGEST:
+def send(url: str, way: Way, headers: Mapping[str, str], data: bytes | None = None) -> bytes:
+    """The body of the answer to a GET, or to a POST where there is `data`.
+
+    Raises
+    ------
+    urllib.error.HTTPError
+        An answer that is none of success; :func:`body` reads it.
+    OSError
+        When no complete answer comes within this time.
+    http.client.HTTPException
+        When the answer is not HTTP.
+    TooLargeError
+    """
+    request = urllib.request.Request(url, data=data, headers=dict(headers))
+    proxies = [] if way.proxy is None else [urllib.request.ProxyHandler({"http": way.proxy, "https": way.proxy})]
+    opener = urllib.request.build_opener(_NoRedirects, *proxies, *_handlers(way))
+    with opener.open(request, timeout=way.within_s) as response:
+        return body(response, way.largest)
+
+
+def body(response: Any, largest: int = LARGEST) -> bytes:
+    """The body of an answer.
+
+    Raises
+    ------
+    OSError, http.client.HTTPException, TooLargeError
+    """
+    found: bytes = response.read(largest + 1)
+    if len(found) > largest:
         raise TooLargeError
     if response.length:  # announced bytes that have not come
         raise http.client.IncompleteRead(found, response.length)
     return found
 
 
-def _handlers(deadline: Deadline) -> list[urllib.request.BaseHandler]:
-    """Of HTTP and HTTPS, whose sockets wait until then and no longer."""
+def _handlers(way: Way) -> list[urllib.request.BaseHandler]:
+    """Of HTTP and HTTPS, whose sockets wait until the deadline and no longer."""
+    deadline = Deadline(way.within_s)
     plain, tls = (
         type(kind.__name__, (_Timed, kind), {"deadline": deadline}) for kind in (socket.socket, ssl.SSLSocket)
     )
 
     def connected(address: tuple[str, int], *_: Any) -> socket.socket:
-        return _connected(address, plain, deadline)
+        share_s = deadline.left_s if way.connect_within_s is None else min(deadline.left_s, way.connect_within_s)
+        return _connected(address, plain, Deadline(share_s))
 
     class EndpointConnection(http.client.HTTPConnection):
         def __init__(self, *args: Any, **more: Any) -> None:
@@ -75,7 +120,7 @@ def _handlers(deadline: Deadline) -> list[urllib.request.BaseHandler]:
 
     class Https(urllib.request.HTTPSHandler):
         def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-            context = ssl.create_default_context()
+            context = way.context or ssl.create_default_context()
             context.sslsocket_class = tls
             return self.do_open(TlsConnection, request, context=context)
 
@@ -133,7 +178,7 @@ def _addresses(host: str, port: int, deadline: Deadline) -> list[Any]:
         except (OSError, UnicodeError) as error:
             found.put(error)
 
-    threading.Thread(target=look_up, name="groupkafka-token-endpoint", daemon=True).start()
+    threading.Thread(target=look_up, name="groupkafka-name-lookup", daemon=True).start()
     try:
         answer = found.get(timeout=deadline.left_s)
     except queue.Empty:
