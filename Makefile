@@ -98,7 +98,8 @@ setup: $(VENV)/.installed  ## make .venv with everything, the compiled decoder i
 
 .PHONY: prepare
 prepare: $(VENV)/.installed $(VENV)/spark.jsa $(OLDEST)/.installed  ## make everything that make test and make test-oldest need
-	@$(BIN)/python tests/others/other_brokers.py
+	@PYTHONPATH=tests $(BIN)/python tests/others/other_brokers.py
+	@PYTHONPATH=tests $(BIN)/python tests/support/registries.py
 	@# pytest keeps the tests compiled: else each of its workers compiles all of them.
 	@said=$$($(BIN)/pytest --collect-only -q) || { tail -n 20 <<< "$$said"; exit 1; }
 

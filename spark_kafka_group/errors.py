@@ -25,6 +25,9 @@
     │   ├── AuthenticationError
     │   ├── AuthorizationError
     │   └── UnsupportedVersionError
+    ├── RegistryError
+    │   ├── RegistryTimeoutError
+    │   └── UnknownSchemaError
     ├── InterceptorError
     ├── ProcessingError
     ├── HandlerStalledError
@@ -173,6 +176,18 @@ class UnsupportedVersionError(BrokerError):
 
 LASTING = (AuthenticationError, UnsupportedVersionError)
 """Errors that stay until something is changed: connecting again does not help."""
+
+
+class RegistryError(GroupKafkaError):
+    """Raised when a schema registry refuses a request, or when what answers is no schema registry."""
+
+
+class RegistryTimeoutError(RegistryError):
+    """Raised when no schema registry has answered for as long as it is waited for."""
+
+
+class UnknownSchemaError(RegistryError):
+    """Raised when a schema registry does not have a schema, a subject, or a version of one."""
 
 
 class InterceptorError(GroupKafkaError):

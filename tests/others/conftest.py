@@ -1,7 +1,8 @@
 """Clusters of other brokers, and queries of them."""
 
 import pytest
-from other_brokers import NO_GO, Kfake, go
+from other_brokers import Kfake
+from support.go_programs import NO_GO, go
 from support.triggers import Stream
 
 
@@ -9,7 +10,7 @@ from support.triggers import Stream
 def kfake_with():
     """Makes clusters of kfake's that lack something, and stops them."""
     if go() is None:
-        pytest.skip(NO_GO)
+        pytest.skip(NO_GO.format("kfake"))
     made = []
 
     def make(**how):

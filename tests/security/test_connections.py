@@ -11,7 +11,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from certificates import KEY_PASSWORD, STORE_PASSWORD
 from kafka.protocol.consumer import JoinGroupRequest, OffsetCommitRequest
 from secured import (
     PLAIN,
@@ -26,6 +25,7 @@ from secured import (
     works,
 )
 from support import committed
+from support.certificates import KEY_PASSWORD, STORE_PASSWORD
 
 from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.backlog.long_poll import LongPoll

@@ -4,8 +4,8 @@ import logging
 import time
 
 import pytest
-from certificates import STORE_PASSWORD
 from secured import PASSWORD, PLAIN, UNSECURED, jaas, options, scram
+from support.certificates import STORE_PASSWORD
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError
 from spark_kafka_group.executor.reading.read import brokers_for, read

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from certificates import KEY_PASSWORD, STORE_PASSWORD
 from secured import PASSWORD, PLAIN, UNSECURED, add_user, in_properties, jaas, options, scram, works
 from support import WORKERS_PYTHON
+from support.certificates import KEY_PASSWORD, STORE_PASSWORD
 
 ROOT = Path(__file__).parents[2]
 HUSH = "hush-7f3a"

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from certificates import STORE_PASSWORD
 from secured import EVENT_HUBS_USER, PASSWORD, quoted, works
+from support.certificates import STORE_PASSWORD
 
 from spark_kafka_group.tools import submit
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from certificates import KEY_PASSWORD, STORE_PASSWORD, run
+from support.certificates import KEY_PASSWORD, STORE_PASSWORD, run
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options

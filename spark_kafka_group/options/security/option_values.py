@@ -100,7 +100,7 @@ def tls_versions(raw: str) -> tuple[str, ...]:
 
 def endpoint(raw: str) -> Secret:
     """URL of OAuth tokens; not shown, as some have secrets in them."""
-    parts = _url(raw, "https", "http", "file")
+    parts = url_parts(raw, "https", "http", "file")
     if "@" in parts.netloc:
         raise ValueError(
             "must have no user and password before its host: "
@@ -113,7 +113,7 @@ def endpoint(raw: str) -> Secret:
 
 def proxy(raw: str) -> Secret:
     """URL of a proxy to connect through; not shown, as a password may be in it."""
-    parts = _url(raw, "socks5", "socks5h", "http")
+    parts = url_parts(raw, "socks5", "socks5h", "http")
     if not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError(
             "must be scheme://host:port or scheme://user:password@host:port, with socks5, socks5h or http, and nothing "
@@ -124,7 +124,7 @@ def proxy(raw: str) -> Secret:
     return Secret(raw.strip())
 
 
-def _url(raw: str, *schemes: str) -> SplitResult:
+def url_parts(raw: str, *schemes: str) -> SplitResult:
     """The parts of a URL; errors of urllib, which have the text in them, are not passed on."""
     url = raw.strip()
     try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from certificates import STORE_PASSWORD, Authority
+from support.certificates import STORE_PASSWORD, Authority
 
 from faults.cells.registry import GROUPKAFKA, KAFKA, MINUTES, OPERATOR, Cell, add, cell
 from faults.scene import Scene

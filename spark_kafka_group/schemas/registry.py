@@ -1,0 +1,269 @@
+"""Schemas of a registry, each asked for once in a process and kept for its life."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from spark_kafka_group.errors import RegistryError, RegistryTimeoutError, UnknownSchemaError
+from spark_kafka_group.options.schema_registry import SchemaRegistry
+from spark_kafka_group.schemas.registry_requests import RegistryRequests
+from spark_kafka_group.text.json_text import excerpt
+from spark_kafka_group.text.printable import printable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+LATEST = "latest"
+MOST_REFERENCES = 200
+"""Schemas that one schema needs, at most."""
+SAID_AFTER_S = 10.0
+"""A registry that is restarted is usually back before."""
+UNKNOWN_S = 10.0
+"""How long an id is asked for that a registry does not have: registries copy schemas from each other."""
+UNKNOWN_PAUSE_S = 0.5
+UNKNOWN_AGAIN_S = 60.0
+"""After a wait in vain, nothing unknown is waited for, and no such id is asked for again, for that long."""
+MOST_UNKNOWN = 10_000
+"""Unknown ids that are kept. Bytes that only look framed have any number of them."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Another schema that a schema needs, and the name that it has there."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema as a registry has it.
+
+    Attributes
+    ----------
+    kind
+        ``AVRO``, ``JSON`` or ``PROTOBUF``, or what a registry may have beside them.
+    id, guid, subject, version
+        None where the registry does not say it.
+    """
+
+    text: str
+    kind: str = AVRO
+    references: tuple[Reference, ...] = ()
+    id: int | None = None
+    guid: str | None = None
+    subject: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a registry is waited for that does not answer: so many attempts, or so long, or for ever."""
+
+    attempts: int | None = None
+    limit_ms: int | None = None
+
+
+class Registry:
+    """A client of the registries that the options name, for one process. Threads that share it may ask twice.
+
+    Every method raises UnknownSchemaError, RegistryTimeoutError when `patience` is over, or another RegistryError.
+
+    Parameters
+    ----------
+    clock, sleep
+        Of seconds.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._registry = registry
+        self._requests = RegistryRequests(registry)
+        self._briefly = Patience(attempts=1 + registry.max_retries)
+        self._clock = clock
+        self._sleep = sleep
+        self._schemas: dict[int | str, RegisteredSchema] = {}
+        self._unknown: dict[int | str, float] = {}  # when it was asked for last
+        self._in_vain_at = float("-inf")
+
+    def version(self, subject: str, version: int | str = LATEST) -> RegisteredSchema:
+        """A version of a subject."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        return self._schema(path, self._ask(path, self._briefly))
+
+    def referenced(self, schema: RegisteredSchema) -> tuple[RegisteredSchema, ...]:
+        """The schemas that a schema needs, also by way of others, each after those that it needs itself."""
+        found: dict[tuple[str, int], RegisteredSchema] = {}
+        self._add_referenced(schema, found, ())
+        return tuple(found.values())
+
+    def _add_referenced(
+        self, schema: RegisteredSchema, found: dict[tuple[str, int], RegisteredSchema], above: tuple[Any, ...]
+    ) -> None:
+        for reference in schema.references:
+            key = reference.subject, reference.version
+            if key in above or len(above) + len(found) >= MOST_REFERENCES:
+                why = "needs itself" if key in above else f"needs more than {MOST_REFERENCES} others"
+                raise RegistryError(f"version {key[1]} of subject {key[0]} {why}, by its references")
+            if key not in found:
+                needed = self.version(*key)
+                self._add_referenced(needed, found, (*above, key))
+                found[key] = needed
+
+    def schemas(self, keys: Iterable[int | str], patience: Patience) -> dict[int | str, RegisteredSchema]:
+        """The schemas of these ids and GUIDs, without those that the registry does not know after a while."""
+        keys = set(keys)
+        missing = {key for key in keys - self._schemas.keys() if self._may_ask(key)}
+        until = self._clock() + UNKNOWN_S
+        waits = self._clock() - self._in_vain_at >= UNKNOWN_AGAIN_S
+        while missing := {key for key in missing if not self._found(key, patience)}:
+            if not waits or self._clock() >= until:
+                self._note_unknown(missing, waits)
+                break
+            self._sleep(UNKNOWN_PAUSE_S)
+        return {key: self._schemas[key] for key in keys & self._schemas.keys()}
+
+    def _may_ask(self, key: int | str) -> bool:
+        return self._clock() - self._unknown.get(key, float("-inf")) >= UNKNOWN_AGAIN_S
+
+    def _note_unknown(self, keys: set[int | str], waited: bool) -> None:
+        if waited:
+            self._in_vain_at = self._clock()
+            some = ", ".join(map(str, sorted(keys, key=str)[:5]))
+            log.warning(
+                "schema registry (%s) does not have schema %s after %.0f s: values with it are malformed",
+                self._registry.shown_urls, some, UNKNOWN_S,
+            )  # fmt: skip
+        if len(self._unknown) + len(keys) > MOST_UNKNOWN:
+            self._unknown.clear()
+        self._unknown.update(dict.fromkeys(keys, self._clock()))
+
+    def _found(self, key: int | str, patience: Patience) -> bool:
+        path = f"/schemas/ids/{key}" if isinstance(key, int) else f"/schemas/guids/{quote(key, safe='')}"
+        try:
+            self._schemas[key] = self._schema(path, self._ask(path, patience))
+        except UnknownSchemaError:
+            return False
+        return True
+
+    def register(self, subject: str, schema: RegisteredSchema) -> int:
+        """Register a schema as a subject's next version, if it is not there; returns its id."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        number = self._ask(path, self._briefly, _content(schema))
+        if not isinstance(number, dict) or not isinstance(number.get("id"), int):
+            raise self._no_schema(path)
+        return int(number["id"])
+
+    def lookup(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
+        """The schema as it is registered under a subject, with id and version."""
+        path = f"/subjects/{quote(subject, safe='')}"
+        return self._schema(path, self._ask(path, self._briefly, _content(schema)))
+
+    def _ask(self, path: str, patience: Patience, content: dict[str, Any] | None = None) -> Any:
+        """The answer, once there is one: an outage of registries is told once, and waited for."""
+        began, attempts, warned = self._clock(), 0, False
+        pause_s = self._registry.retries_wait_ms / 1000
+        while True:
+            try:
+                answer = self._requests.ask(path, content)
+            except RegistryTimeoutError as error:
+                attempts += 1
+                away_s = self._clock() - began
+                late = patience.limit_ms is not None and away_s * 1000 >= patience.limit_ms
+                if late or attempts == patience.attempts:
+                    raise RegistryTimeoutError(
+                        f"no schema registry has answered, in {attempts} attempts and {away_s:.0f} s: {error}"
+                    ) from None
+                if not warned and away_s >= SAID_AFTER_S and patience.attempts is None:
+                    warned = True
+                    log.warning("%s. The task waits for it, and goes on", printable(str(error)))
+                self._sleep(pause_s)
+                pause_s = min(2 * pause_s, self._registry.retries_max_wait_ms / 1000)
+            else:
+                if warned:
+                    log.warning("schema registry answers again, after %.0f s", self._clock() - began)
+                return answer
+
+    def _schema(self, path: str, answer: Any) -> RegisteredSchema:
+        """A registry's answer as a value."""
+        try:
+            references = tuple(
+                Reference(_typed(str, each["name"]), _typed(str, each["subject"]), _typed(int, each["version"]))
+                for each in answer.get("references") or ()
+            )
+            return RegisteredSchema(
+                _typed(str, answer["schema"]),
+                _said(str, answer, "schemaType") or AVRO,
+                references,
+                id=_said(int, answer, "id"),
+                guid=_said(str, answer, "guid"),
+                subject=_said(str, answer, "subject"),
+                version=_said(int, answer, "version"),
+            )
+        except (KeyError, TypeError, AttributeError):
+            raise self._no_schema(path) from None
+
+    def _no_schema(self, path: str) -> RegistryError:
+        return RegistryError(
+            f"schema registry ({self._registry.shown_urls}) answers {path} with something else than a schema, as no "
+            f"schema registry does: check schema.registry.url"
+        )
+
+
+def _typed(kind: type[T], value: object) -> T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _said(kind: type[T], answer: dict[str, Any], name: str) -> T | None:
+    return None if answer.get(name) is None else _typed(kind, answer[name])
+
+
+def _content(schema: RegisteredSchema) -> dict[str, Any]:
+    references = [{"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references]
+    return {"schema": schema.text, "schemaType": schema.kind} | ({"references": references} if references else {})
+
+
+def of_kind(schema: RegisteredSchema, kind: str, asked_by: str) -> RegisteredSchema:
+    """`schema`, if it is of this kind.
+
+    Parameters
+    ----------
+    asked_by
+        The option that asks for the kind, and its value.
+
+    Raises
+    ------
+    RegistryError
+    """
+    if schema.kind != kind:
+        raise RegistryError(
+            f"{asked_by} needs a schema of type {kind}, and subject {schema.subject} has version {schema.version} of "
+            f"type {excerpt(schema.kind)}: take the format of its schema, or name another subject"
+        )
+    return schema
+
+
+_registries: dict[tuple[int, SchemaRegistry], Registry] = {}
+
+
+def registry_for(registry: SchemaRegistry) -> Registry:
+    """The client of this process for the options; those who read other topics share it, with the schemas it has."""
+    key = os.getpid(), registry
+    if key not in _registries:
+        _registries[key] = Registry(registry)
+    return _registries[key]

@@ -1,0 +1,221 @@
+"""Requests to a schema registry: Confluent's API over HTTP, and what its answers mean."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import urllib.error
+from typing import Any
+
+from spark_kafka_group.errors import BrokerError, OptionError, RegistryError, RegistryTimeoutError, UnknownSchemaError
+from spark_kafka_group.options.schema_registry import (
+    ISSUER,
+    SchemaRegistry,
+    as_issuers,
+    registrys,
+    shown,
+    user_and_password,
+)
+from spark_kafka_group.options.security import Secret
+from spark_kafka_group.text.json_text import excerpt, parsed
+from spark_kafka_group.text.printable import printable
+from spark_kafka_group.wire.http_request import TooLargeError, Way, body, send
+
+LARGEST = 16 << 20
+"""Bytes of an answer. A registry keeps a schema in one record of Kafka's, which has 1 MB unless it is configured."""
+CONTENT = "application/vnd.schemaregistry.v1+json"
+HEADERS = {"Accept": f"{CONTENT}, application/vnd.schemaregistry+json, application/json", "Content-Type": CONTENT}
+UNKNOWN = {40401, 40402, 40403}
+"""No such subject, version, schema."""
+BUSY = {408, 425, 429}
+"""With those from 500 on, refusals that pass."""
+ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""Errors of TLS that a server which goes away causes too."""
+LONGEST_SHOWN = 300
+
+
+class _AwayError(Exception):
+    """Raised where one of several registries does not answer, with the reason."""
+
+
+class RegistryRequests:
+    """Asks the registries of the options in turn, beginning with the one that has answered last."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._answered = 0
+
+    def ask(self, path: str, content: dict[str, Any] | None = None) -> Any:
+        """The answer to a GET, or to a POST where there is `content`.
+
+        Raises
+        ------
+        UnknownSchemaError
+            When the registry does not have what was asked for.
+        RegistryTimeoutError
+            When no registry answers now.
+        RegistryError
+            When it refuses, or is no schema registry: asking again does not help.
+        """
+        count, problems = len(self._registry.url), []
+        for number in (*range(self._answered, count), *range(self._answered)):
+            try:
+                answer = self._asked(self._registry.url[number], path, content)
+            except _AwayError as error:
+                problems.append(str(error))
+            else:
+                self._answered = number
+                return answer
+        raise RegistryTimeoutError("; ".join(problems))
+
+    def _asked(self, url: Secret, path: str, content: dict[str, Any] | None) -> Any:
+        asked = f"{'GET' if content is None else 'POST'} {path}"
+        who = f"schema registry {shown(url)}"
+        data = None if content is None else json.dumps(content).encode()
+        try:
+            found = send(f"{shown(url)}{path}", self._way(url), HEADERS | self._login(url), data)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(who, url, asked, error) from None
+        except OSError as error:
+            raise self._unreached(who, error) from None
+        except http.client.IncompleteRead:
+            raise _AwayError(f"{who}: its answer ended too early") from None
+        except http.client.HTTPException as error:
+            raise _no_registry(who, asked, f"with something else than HTTP ({type(error).__name__})") from None
+        except TooLargeError:
+            raise _no_registry(who, asked, f"with more than {LARGEST} bytes") from None
+        return _json(who, asked, found)
+
+    def _way(self, url: Secret) -> Way:
+        registry, context = self._registry, None
+        if url.text.startswith("https:"):
+            from spark_kafka_group.options.security.tls import client_context
+
+            try:
+                # Read anew for each request: certificates are replaced.
+                context = client_context(registry.tls)
+            except OptionError as error:
+                raise OptionError(registrys(str(error))) from None
+        proxy = registry.proxy_host and f"http://{registry.proxy_host}:{registry.proxy_port}"
+        return Way(
+            registry.http_read_timeout_ms / 1000, registry.http_connect_timeout_ms / 1000, context, proxy, LARGEST
+        )
+
+    def _login(self, url: Secret) -> dict[str, str]:
+        """Headers that show who asks."""
+        registry = self._registry
+        user = user_and_password(registry, url)
+        if user is not None:
+            return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
+        token = self._token()
+        headers = {
+            "Authorization": token and f"Bearer {token}",
+            "target-sr-cluster": registry.bearer_auth_logical_cluster,
+            "Confluent-Identity-Pool-Id": registry.bearer_auth_identity_pool_id,
+        }
+        return {name: value for name, value in headers.items() if value is not None}
+
+    def _token(self) -> str | None:
+        registry = self._registry
+        if registry.bearer_auth_issuer_endpoint_url is None:
+            return None if registry.bearer_auth_token is None else registry.bearer_auth_token.text
+        from spark_kafka_group.options.security.credentials import ClientCredentials
+        from spark_kafka_group.wire.client.tokens import tokens_of
+
+        identity, secret = registry.bearer_auth_client_id, registry.bearer_auth_client_secret
+        assert identity is not None
+        assert secret is not None
+        source = ClientCredentials(
+            registry.bearer_auth_issuer_endpoint_url.text, identity, secret, registry.bearer_auth_scope
+        )
+        try:
+            return tokens_of(source).token()
+        except BrokerError as error:
+            message = as_issuers(str(error))
+            raise (_AwayError(message) if type(error) is BrokerError else RegistryError(message)) from None
+
+    def _refusal(self, who: str, url: Secret, asked: str, error: urllib.error.HTTPError) -> Exception:
+        """What an answer means that is no success."""
+        said, code = _said(error)
+        status = f"HTTP {error.code}{f': {said}' if said else ''}"
+        if error.code >= 500 or error.code in BUSY:
+            return _AwayError(f"{who} answers {status}")
+        if code in UNKNOWN:
+            return UnknownSchemaError(f"{who} answers {asked} with: {said or f'error {code}'}")
+        if error.code in (401, 403):
+            return RegistryError(f"{who} refuses {asked} with {status}. {self._who_asks(url)}")
+        if 300 <= error.code < 400:
+            return RegistryError(
+                f"{who} redirects {asked} with {status}, and redirects are not followed, as passwords would go "
+                f"elsewhere: name the registry's own URL in schema.registry.url"
+            )
+        if error.code == 404 and "/schemas/guids/" in asked:
+            return RegistryError(f"{who} answers {asked} with {status}: it finds no schema by its GUID, only by its id")
+        if code is None or code == error.code == 404:
+            return _no_registry(who, asked, f"with {status}")
+        return RegistryError(f"{who} refuses {asked} with {status}")
+
+    def _who_asks(self, url: Secret) -> str:
+        user = user_and_password(self._registry, url)
+        if user is not None:
+            return f"It was asked as user {printable(user.partition(':')[0])}: check user, password and rights"
+        if {"Authorization"} & self._login(url).keys():
+            return "It was asked with a bearer token: check where that is from, and its rights"
+        return (
+            "It was asked without a login: give schema.registry.basic.auth.user.info, "
+            f"schema.registry.bearer.auth.token or {ISSUER}"
+        )
+
+    def _unreached(self, who: str, error: OSError) -> Exception:
+        """Why there is no answer; errors of TLS that stay until something is changed are final."""
+        why = getattr(error, "reason", error)
+        if isinstance(why, ssl.SSLCertVerificationError):
+            return RegistryError(
+                f"{who}: its certificate is not trusted: {why.verify_message}. schema.registry.ssl.truststore.location "
+                f"names a file with the certificates to trust"
+            )
+        if isinstance(why, ssl.SSLError) and not isinstance(why, ENDED):
+            reason = str(why.reason or why)
+            if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+                return RegistryError(f"{who} does not speak TLS: take http in schema.registry.url, or another port")
+            if "CERTIFICATE" in reason:
+                return RegistryError(
+                    f"{who} refuses this client's certificate, or asks for one ({reason}): see "
+                    f"schema.registry.ssl.keystore.location"
+                )
+            return RegistryError(f"{who}: TLS failed ({reason}): check schema.registry.ssl.*")
+        if isinstance(why, http.client.RemoteDisconnected):
+            return _AwayError(f"{who} closes the connection without an answer: check that it is a registry's port")
+        if isinstance(why, TimeoutError):
+            return _AwayError(f"{who} has not answered within {self._registry.http_read_timeout_ms} ms")
+        return _AwayError(f"{who} cannot be reached: {getattr(why, 'strerror', None) or why}")
+
+
+def _no_registry(who: str, asked: str, how: str) -> RegistryError:
+    return RegistryError(
+        f"{who} answers {asked} {how}, as no schema registry does: check host, port and path of schema.registry.url "
+        f"(such as /apis/ccompat/v7 of Apicurio)"
+    )
+
+
+def _json(who: str, asked: str, found: bytes) -> Any:
+    try:
+        return parsed(found)
+    except ValueError:
+        raise _no_registry(who, asked, f"with {excerpt(found[:40])}") from None
+
+
+def _said(error: urllib.error.HTTPError) -> tuple[str, int | None]:
+    """A refusal's message and its code, where it is a registry's."""
+    try:
+        found = parsed(body(error, LARGEST))
+    except (OSError, http.client.HTTPException, TooLargeError, ValueError):
+        return "", None
+    code = found.get("error_code") if isinstance(found, dict) else None
+    if not isinstance(code, int):
+        return "", None
+    said = str(found.get("message") or "")
+    return printable(said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]}..."), code
