@@ -127,13 +127,14 @@ class Registry:
         """The schemas of these ids and GUIDs, without those that the registry does not know after a while."""
         keys = set(keys)
         missing = {key for key in keys - self._schemas.keys() if self._may_ask(key)}
-        until = self._clock() + UNKNOWN_S
         waits = self._clock() - self._in_vain_at >= UNKNOWN_AGAIN_S
+        waited_s = 0.0  # without outages
         while missing := {key for key in missing if not self._found(key, patience)}:
-            if not waits or self._clock() >= until:
+            if not waits or waited_s >= UNKNOWN_S:
                 self._note_unknown(missing, waits)
                 break
             self._sleep(UNKNOWN_PAUSE_S)
+            waited_s += UNKNOWN_PAUSE_S
         return {key: self._schemas[key] for key in keys & self._schemas.keys()}
 
     def _may_ask(self, key: int | str) -> bool:
@@ -192,10 +193,16 @@ class Registry:
                     log.warning("%s. The task waits for it, and goes on", printable(str(error)))
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, self._registry.retries_max_wait_ms / 1000)
+            except RegistryError:
+                self._say_again(warned, began)
+                raise
             else:
-                if warned:
-                    log.warning("schema registry answers again, after %.0f s", self._clock() - began)
+                self._say_again(warned, began)
                 return answer
+
+    def _say_again(self, warned: bool, began: float) -> None:
+        if warned:
+            log.warning("schema registry answers again, after %.0f s", self._clock() - began)
 
     def _schema(self, path: str, answer: Any) -> RegisteredSchema:
         """A registry's answer as a value."""

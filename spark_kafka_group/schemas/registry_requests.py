@@ -33,6 +33,8 @@ BUSY = {408, 425, 429}
 """With those from 500 on, refusals that pass."""
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """Errors of TLS that a server which goes away causes too."""
+WRONG_NAME = {62, 64}
+"""OpenSSL's codes of a certificate for another host, or another address."""
 LONGEST_SHOWN = 300
 
 
@@ -171,12 +173,13 @@ class RegistryRequests:
 
     def _unreached(self, who: str, error: OSError) -> Exception:
         """Why there is no answer; errors of TLS that stay until something is changed are final."""
-        why = getattr(error, "reason", error)
+        why = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(why, ssl.SSLCertVerificationError):
-            return RegistryError(
-                f"{who}: its certificate is not trusted: {why.verify_message}. schema.registry.ssl.truststore.location "
-                f"names a file with the certificates to trust"
-            )
+            advice = "schema.registry.ssl.truststore.location names a file with the certificates to trust"
+            if why.verify_code in WRONG_NAME:
+                name = "schema.registry.ssl.endpoint.identification.algorithm"
+                advice = f"name the registry as its certificate does, or see {name}"
+            return RegistryError(f"{who}: its certificate is not trusted: {why.verify_message}: {advice}")
         if isinstance(why, ssl.SSLError) and not isinstance(why, ENDED):
             reason = str(why.reason or why)
             if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
@@ -189,6 +192,11 @@ class RegistryRequests:
             return RegistryError(f"{who}: TLS failed ({reason}): check schema.registry.ssl.*")
         if isinstance(why, http.client.RemoteDisconnected):
             return _AwayError(f"{who} closes the connection without an answer: check that it is a registry's port")
+        if isinstance(why, ENDED):
+            return _AwayError(
+                f"{who} ends TLS without an answer: it may want a certificate of this client, see "
+                f"schema.registry.ssl.keystore.location"
+            )
         if isinstance(why, TimeoutError):
             return _AwayError(f"{who} has not answered within {self._registry.http_read_timeout_ms} ms")
         return _AwayError(f"{who} cannot be reached: {getattr(why, 'strerror', None) or why}")

@@ -2,6 +2,7 @@
 
 import pytest
 from support import registries
+from support.certificates import Authority
 from support.go_programs import NO_GO, go
 
 
@@ -23,3 +24,12 @@ def srfake():
 def registry(request):
     """Either of the two."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    """The CA of a registry that is reached by TLS, and of its clients."""
+    made = Authority(tmp_path_factory.mktemp("certificates"), "ca")
+    made.sign("broker", san="IP:127.0.0.1,DNS:localhost")
+    made.sign("client")
+    return made

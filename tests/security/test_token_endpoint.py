@@ -10,6 +10,7 @@ import time
 import pytest
 from proxies import Proxy
 from support import serving
+from support.http_answers import endpoint
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.options.security import Secret
@@ -18,34 +19,6 @@ from spark_kafka_group.wire.client import tokens
 from spark_kafka_group.wire.client.tokens import tokens_of
 
 HUSH = "hush-7f3a"
-
-
-@contextlib.contextmanager
-def endpoint(answer, slowly=b"", tls=None):
-    """The port of a server that gives one answer, and the requests it got. What it says `slowly` it begins again."""
-    asked = []
-    ended = threading.Event()
-
-    class Answering(socketserver.StreamRequestHandler):
-        def handle(self):
-            lines = []
-            while line := self.rfile.readline().strip():
-                lines.append(line.decode())
-            length = next((int(line.split()[1]) for line in lines if line.startswith("Content-Length")), 0)
-            asked.append((lines, self.rfile.read(length)))
-            self.wfile.write(answer.encode())
-            with contextlib.suppress(OSError):
-                while slowly and not ended.wait(0.05):
-                    self.wfile.write(slowly)
-
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answering)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    with serving(server):
-        try:
-            yield server.server_address[1], asked
-        finally:
-            ended.set()
 
 
 def asking(url):

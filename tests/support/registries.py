@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyspark
-from support.go_programs import NO_GO, built, go
 
 from spark_kafka_group.spark.spark_version import java, version_of
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.download import cache_directory, once, watched, writable
 from spark_kafka_group.testing.node import KILL_ON_HANGUP, free_ports
+from support.go_programs import NO_GO, built, go
 
 SRFAKE = Path(__file__).parent / "srfake"
 APICURIO = "3.3.3"

@@ -1,0 +1,360 @@
+"""A schema registry is asked: two that were not written here, their outages, and logins."""
+
+import base64
+import json
+import logging
+import multiprocessing
+import ssl
+
+import pytest
+from support import name
+from support.certificates import STORE_PASSWORD
+from support.http_answers import endpoint, front
+from support.registries import Srfake
+
+from spark_kafka_group.errors import OptionError, RegistryError, RegistryTimeoutError, UnknownSchemaError
+from spark_kafka_group.options.schema_registry import SchemaRegistry, check, urls
+from spark_kafka_group.options.security import Secret
+from spark_kafka_group.schemas import registry as client
+from spark_kafka_group.schemas.registry import Patience, Reference, RegisteredSchema, Registry, registry_for
+
+ONCE = Patience(attempts=1)
+FOR_EVER = Patience()
+HUSH = "hush-7f3a"
+
+
+def record(*fields, called="Order"):
+    return {"type": "record", "name": called, "fields": [{"name": field, "type": kind} for field, kind in fields]}
+
+
+ORDER = record(("id", "long"))
+
+
+def options(url, **more):
+    return SchemaRegistry(url=urls(url), **{"retries_wait_ms": 1, "http_read_timeout_ms": 20_000} | more)
+
+
+def asking(url, **more):
+    return Registry(options(url, **more))
+
+
+class Time:
+    """A clock that goes on while something sleeps, and what happens meanwhile."""
+
+    def __init__(self, *happenings):
+        self.now_s, self.sleeps, self._happenings = 0.0, 0, list(happenings)
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+        self.sleeps += 1
+        if self._happenings:
+            self._happenings.pop(0)()
+
+    def registry(self, url, **more):
+        return Registry(options(url, **more), clock=lambda: self.now_s, sleep=self.sleep)
+
+
+def nothing():
+    pass
+
+
+# What a registry has
+
+
+def test_a_schema_is_had_by_its_id_and_by_its_subject_with_the_latest_or_a_given_version(registry):
+    subject = name("orders")
+    first = registry.register(subject, ORDER)
+    second = registry.register(subject, record(("id", "long"), ("of", "string")))
+    schemas = asking(registry.url)
+    latest = schemas.version(subject)
+    assert (latest.id, latest.subject, latest.version, latest.kind) == (second, subject, 2, "AVRO")
+    assert schemas.version(subject, 1).id == first
+    found = schemas.schemas([first, second], ONCE)
+    assert [json.loads(found[number].text) for number in (first, second)] == [
+        ORDER,
+        record(("id", "long"), ("of", "string")),
+    ]
+
+
+def test_a_schema_is_had_by_its_guid_where_the_registry_has_guids(srfake, apicurio):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    schemas = asking(srfake.url)
+    guid = schemas.version(subject).guid
+    assert json.loads(schemas.schemas([guid], ONCE)[guid].text) == ORDER
+    with pytest.raises(RegistryError, match="HTTP 404: it finds no schema by its GUID, only by its id"):
+        asking(apicurio.url).schemas([guid], ONCE)
+
+
+def test_references_come_before_the_schemas_that_need_them(registry):
+    names = [name(kind) for kind in ("currency", "price", "order")]
+    currency, price, order = names
+    registry.register(currency, {"type": "enum", "name": "Currency", "symbols": ["EUR"]})
+    needs = [{"name": "Currency", "subject": currency, "version": 1}]
+    registry.register(price, record(("in", "Currency"), called="Price"), references=needs)
+    needs = [*needs, {"name": "Price", "subject": price, "version": 1}]
+    registry.register(order, record(("price", "Price"), ("paid", "Currency")), references=needs)
+    schemas = asking(registry.url)
+    found = schemas.version(order)
+    assert found.references == (Reference("Currency", currency, 1), Reference("Price", price, 1))
+    assert [json.loads(each.text)["name"] for each in schemas.referenced(found)] == ["Currency", "Price"]
+
+
+def test_schemas_of_other_formats_say_so(registry):
+    subject = name("orders")
+    registry.register(subject, {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, kind="JSON")
+    found = asking(registry.url).version(subject)
+    assert client.of_kind(found, "JSON", "valueFormat=json") is found
+    message = f"valueFormat=avro needs a schema of type AVRO, and subject {subject} has version 1 of type 'JSON'"
+    with pytest.raises(RegistryError, match=message):
+        client.of_kind(found, "AVRO", "valueFormat=avro")
+
+
+def test_a_schema_is_registered_once_and_looked_up(registry):
+    schemas, subject, schema = asking(registry.url), name("orders/ü "), RegisteredSchema(json.dumps(ORDER))
+    number = schemas.register(subject, schema)
+    assert schemas.register(subject, schema) == number
+    found = schemas.lookup(subject, schema)
+    assert (found.id, found.version, json.loads(found.text)) == (number, 1, ORDER)
+    assert schemas.version(subject).id == number
+    with pytest.raises(UnknownSchemaError):
+        schemas.lookup(subject, RegisteredSchema(json.dumps(record(("other", "int")))))
+
+
+def test_subjects_and_versions_that_are_not_there_are_said_with_what_was_asked_for(registry):
+    subject = name("orders")
+    with pytest.raises(
+        UnknownSchemaError, match=f"{registry.url} answers GET /subjects/{subject}/versions/latest with: "
+    ):
+        asking(registry.url).version(subject)
+    registry.register(subject, ORDER)
+    with pytest.raises(
+        UnknownSchemaError, match=f"answers GET /subjects/{subject}/versions/7 with: [Vv]ersion 7 not found"
+    ):
+        asking(registry.url).version(subject, 7)
+
+
+def test_what_a_registry_refuses_is_said_in_its_words(apicurio):
+    with pytest.raises(RegistryError, match="refuses POST /subjects/.*/versions with HTTP 422: Failed to discover art"):
+        asking(apicurio.url).register(name("orders"), RegisteredSchema("no schema"))
+
+
+# How often it is asked
+
+
+def test_a_process_asks_once_for_an_id_and_a_child_of_it_asks_anew(srfake):
+    number = srfake.register(name("orders"), ORDER)
+    with front(srfake.url) as between:
+        for _ in range(3):
+            shared = registry_for(options(between.url))
+            shared.schemas([number], ONCE)
+        assert between.asked == [f"GET /schemas/ids/{number}"]
+        with multiprocessing.get_context("fork").Pool(1) as child:
+            assert child.apply(_is_another, (id(shared), between.url))
+        assert registry_for(options(between.url, max_retries=7)) is not shared
+
+
+def _is_another(number, url):
+    return id(registry_for(options(url))) != number
+
+
+def test_an_id_that_comes_a_little_later_is_waited_for(registry):
+    subject, schema = name("orders"), record(("id", "long"), called=name("Order").replace("-", ""))
+    number = registry.register(subject, schema) + 1
+    time = Time(nothing, nothing, lambda: registry.register(subject, schema | {"name": "Late"}))
+    assert number in time.registry(registry.url).schemas([number], ONCE)
+    assert time.sleeps == 3
+
+
+def test_an_id_that_does_not_come_is_waited_for_once_and_told_once(srfake, caplog):
+    known = srfake.register(name("orders"), ORDER)
+    time = Time()
+    with front(srfake.url) as between:
+        schemas = time.registry(between.url)
+        assert schemas.schemas([known, 90_001], ONCE).keys() == {known}
+        assert time.now_s == pytest.approx(10, abs=1)
+        asked = len(between.asked)
+        for number in (90_001, 90_002, 90_003, 90_002):
+            assert schemas.schemas([number], ONCE) == {}
+        assert between.asked[asked:] == ["GET /schemas/ids/90002", "GET /schemas/ids/90003"]
+        assert time.now_s == pytest.approx(10, abs=1)
+        time.now_s += 61
+        schemas.schemas([90_001], ONCE)
+        assert time.now_s == pytest.approx(81, abs=2)
+    assert [line.getMessage() for line in caplog.records] == [
+        f"schema registry ({between.url}) does not have schema 90001 after 10 s: values with it are malformed"
+    ] * 2
+
+
+# Where it does not answer
+
+
+def test_a_task_of_a_stream_waits_for_a_registry_that_was_killed_tells_it_once_and_goes_on(caplog):
+    def back():
+        registry.start().register("orders", ORDER)
+
+    with Srfake() as registry:
+        time = Time(*[nothing] * 9, back)
+        schemas = time.registry(registry.url, retries_wait_ms=1000, retries_max_wait_ms=3000)
+        registry.kill()
+        assert schemas.schemas([1], FOR_EVER).keys() == {1}
+        told = [line.getMessage() for line in caplog.records]
+    assert told == [
+        f"schema registry {registry.url} cannot be reached: Connection refused. The task waits for it, and goes on",
+        "schema registry answers again, after 27 s",
+    ]
+    assert {line.levelno for line in caplog.records} == {logging.WARNING}
+
+
+def test_a_batch_read_or_a_stream_with_a_limit_fails_after_it(caplog):
+    registry = Srfake()
+    time = Time()
+    schemas = time.registry(registry.url, retries_wait_ms=1000)
+    with pytest.raises(
+        RegistryTimeoutError, match="no schema registry has answered, in 5 attempts and 15 s: .*refused"
+    ):
+        schemas.schemas([1], Patience(limit_ms=14_000))
+    assert len(caplog.records) == 0
+
+
+def test_what_a_query_asks_before_it_starts_is_repeated_a_few_times():
+    registry = Srfake()
+    time = Time()
+    with pytest.raises(RegistryTimeoutError, match="no schema registry has answered, in 4 attempts and 7 s: "):
+        time.registry(registry.url, retries_wait_ms=1000).version("orders")
+
+
+def test_of_several_registries_the_next_is_asked_and_asked_first_from_then_on(srfake):
+    dead, subject = Srfake(), name("orders")
+    srfake.register(subject, ORDER)
+    with front(dead.url) as broken, front(srfake.url) as works:
+        schemas = asking(f"{dead.url}, {broken.url}/ ,{works.url}")
+        assert schemas.version(subject).version == 1
+        assert schemas.version(subject).version == 1
+        assert (len(broken.asked), len(works.asked)) == (1, 2)
+        works.target = dead.url
+        with pytest.raises(RegistryTimeoutError) as raised:
+            schemas.version(subject)
+    assert raised.match(f"{works.url} answers HTTP 502; .*{dead.url} cannot be reached: Connection refused; .*HTTP 502")
+
+
+def test_a_broker_is_no_registry(kafka):
+    with pytest.raises(
+        RegistryTimeoutError, match="closes the connection without an answer: check that it is a registr"
+    ):
+        asking(f"http://{kafka.bootstrap_servers}", max_retries=0).version("orders")
+
+
+# Who asks
+
+
+BASIC = f"Basic {base64.b64encode(f'me:{HUSH}:x'.encode()).decode()}"
+
+
+def test_user_and_password_are_sent_from_the_option_or_from_the_url(srfake):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    with front(srfake.url, wants=BASIC) as guarded:
+        login = {"basic_auth_user_info": Secret(f"me:{HUSH}:x")}
+        assert asking(guarded.url, **login).version(subject).version == 1
+        assert asking(guarded.url.replace("//", f"//me:{HUSH}%3Ax@")).version(subject).version == 1
+        without = (
+            "HTTP 401: User not authorized. It was asked without a login: give schema.registry.basic.auth.user.info"
+        )
+        with pytest.raises(RegistryError, match=without):
+            asking(guarded.url).version(subject)
+        wrong = options(guarded.url, basic_auth_user_info=Secret(f"you:{HUSH}"))
+        with pytest.raises(RegistryError, match="HTTP 403: .* It was asked as user you: check user, passw") as raised:
+            Registry(wrong).version(subject)
+        assert len(guarded.asked) == 4, "no login is tried again"
+    assert HUSH not in str(raised.value) + repr(wrong) + repr(options(f"http://me:{HUSH}@localhost:1"))
+
+
+def test_a_token_is_sent_with_what_confluent_s_cloud_asks_for(srfake):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    with front(srfake.url, wants=f"Bearer {HUSH}") as guarded:
+        token = {"bearer_auth_token": Secret(HUSH), "bearer_auth_logical_cluster": "lsrc-1"}
+        assert asking(guarded.url, **token, bearer_auth_identity_pool_id="pool-1").version(subject).version == 1
+        sent = {header.lower(): value for header, value in guarded.headers.items()}
+        assert (sent["target-sr-cluster"], sent["confluent-identity-pool-id"]) == ("lsrc-1", "pool-1")
+        with pytest.raises(
+            RegistryError, match="HTTP 403.* It was asked with a bearer token: check where that is from"
+        ):
+            asking(guarded.url, bearer_auth_token=Secret("another")).version(subject)
+
+
+def test_a_token_is_asked_of_an_endpoint(srfake, monkeypatch):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    granted = f'HTTP/1.1 200 OK\r\n\r\n{{"access_token": "{HUSH}", "expires_in": 60}}'
+    with endpoint(granted) as (port, asked), front(srfake.url, wants=f"Bearer {HUSH}") as guarded:
+        url = f"http://127.0.0.1:{port}/token"
+        issuer = {
+            "bearer_auth_issuer_endpoint_url": Secret(url),
+            "bearer_auth_client_id": "me",
+            "bearer_auth_client_secret": Secret("s"),
+        }
+        with pytest.raises(OptionError, match=r"schema.registry.bearer.auth.issuer.endpoint.url is http, by which"):
+            check(options(guarded.url, **issuer))
+        monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", url)
+        check(options(guarded.url, **issuer))
+        schemas = asking(guarded.url, **issuer)
+        assert [schemas.version(subject).version for _ in range(2)] == [1, 1]
+        assert len(asked) == 1
+    with endpoint("HTTP/1.1 401 No\r\n\r\n{}") as (port, _), front(srfake.url) as guarded:
+        issuer["bearer_auth_issuer_endpoint_url"] = Secret(f"http://127.0.0.1:{port}/token")
+        with pytest.raises(RegistryError, match=r"schema.registry.bearer.auth.issuer.endpoint.url: no token"):
+            asking(guarded.url, **issuer).version(subject)
+        assert guarded.asked == []
+
+
+# Over TLS
+
+
+@pytest.fixture(scope="module")
+def serving_tls(authority):
+    """Of a server that asks for certificates of clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.path("broker.pem"))
+    context.load_verify_locations(authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12", pytest.param("JKS", marks=pytest.mark.soak)])
+def test_certificates_come_from_files_of_each_kind(srfake, authority, serving_tls, kind):
+    subject, password = name("orders"), Secret(STORE_PASSWORD)
+    srfake.register(subject, ORDER)
+    trusted = {"ssl_truststore_location": authority.truststore(kind) if kind == "JKS" else authority.certificate}
+    key = {"PEM": authority.path("client.pem"), "PKCS12": authority.path("client.p12")}
+    own = {"ssl_keystore_location": key[kind] if kind in key else authority.jks("client")}
+    if kind == "JKS":
+        trusted["ssl_truststore_password"] = password
+    if kind != "PEM":
+        own["ssl_keystore_password"] = password
+    with front(srfake.url, tls=serving_tls) as guarded:
+        check(options(guarded.url, **trusted, **own))
+        assert asking(guarded.url, **trusted, **own).version(subject).version == 1
+        with pytest.raises(
+            RegistryError,
+            match="certificate.*, see schema.registry.ssl.keystore.location|refuses this client's certificate",
+        ):
+            asking(guarded.url, **trusted).version(subject)
+        with pytest.raises(RegistryError, match="its certificate is not trusted: .*schema.registry.ssl.truststore.lo"):
+            asking(guarded.url).version(subject)
+
+
+def test_a_certificate_for_another_name_is_refused_unless_names_are_not_compared(srfake, authority):
+    authority.sign("elsewhere", san="DNS:elsewhere.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.path("elsewhere.pem"))
+    trusted, subject = {"ssl_truststore_location": authority.certificate}, name("orders")
+    srfake.register(subject, ORDER)
+    with front(srfake.url, tls=context) as guarded:
+        with pytest.raises(
+            RegistryError, match="not valid for 'localhost'.*: name the registry as its certificate does"
+        ):
+            asking(guarded.url, **trusted).version(subject)
+        anyone = asking(guarded.url, **trusted, ssl_endpoint_identification_algorithm="")
+        assert anyone.version(subject).version == 1
