@@ -1,0 +1,1 @@
+"""Values of records to typed Arrow columns, where the records are."""

@@ -1,0 +1,48 @@
+"""Which schema a value was written with, where a header of its record says it: ``confluent-header``.
+
+Confluent's serializers with ``HeaderSchemaIdSerializer`` write a byte and what follows it: 0 and an id of 4 bytes, or 1
+and a GUID of 16 bytes.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
+OF_ID, OF_GUID = 0, 1
+LENGTHS = {OF_ID: 5, OF_GUID: 17}
+
+
+def header_ids(headers: pa.Array, name: str) -> tuple[list[int | str | None], dict[int, str]]:
+    """The id or GUID that each row's header has, and why a row has none.
+
+    Of several headers of this name the last counts, as it does for Java's consumers.
+
+    Parameters
+    ----------
+    headers
+        The column, which may be a slice; a row without headers is null or empty.
+    """
+    ids: list[int | str | None] = [None] * len(headers)
+    keys, values = headers.flatten().flatten()
+    is_named = pc.equal(keys, name)
+    found = values.filter(is_named).dictionary_encode(null_encoding="encode")
+    meanings = [_meaning(value) for value in found.dictionary.to_pylist()]
+    rows = pc.list_parent_indices(headers).filter(is_named).to_pylist()
+    for row, number in zip(rows, found.indices.to_pylist(), strict=True):
+        ids[row] = meanings[number]
+    if None not in ids:
+        return ids, {}
+    unread = f"its header {name} is neither byte 0 and an id nor byte 1 and a GUID"
+    reasons = dict.fromkeys((row for row, one in enumerate(ids) if one is None), f"its record has no header {name}")
+    return ids, reasons | {row: unread for row in rows if row in reasons}
+
+
+def _meaning(value: bytes | None) -> int | str | None:
+    """An id, or a GUID as text; None for bytes that are neither."""
+    if not value or len(value) != LENGTHS.get(value[0]):
+        return None
+    return int.from_bytes(value[1:]) if value[0] == OF_ID else str(uuid.UUID(bytes=value[1:]))
