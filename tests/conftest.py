@@ -15,8 +15,8 @@ hypothesis.settings.register_profile("any machine", ANY_MACHINE)
 hypothesis.settings.register_profile("many examples", ANY_MACHINE, max_examples=2000)
 hypothesis.settings.load_profile("any machine")
 
-WHOLE = {"cluster", "security"}
-"""Rooms whose tests share brokers and Spark sessions that start slowly."""
+WHOLE = {"cluster", "registry", "security"}
+"""Rooms whose tests share brokers, registries and Spark sessions that start slowly."""
 CELLS = "tests/faults/test_cells.py"
 """Its tests start Spark for themselves, so each may run on any worker."""
 WITH_SPARK = 3

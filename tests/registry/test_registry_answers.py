@@ -58,7 +58,7 @@ def schema(**fields):
         ('HTTP/1.1 404 No\r\n\r\n{"error_code": "40401"}', RegistryError, NO_REGISTRY),
         ("HTTP/1.1 400 No\r\n\r\n[]", RegistryError, f"HTTP 400, {NO_REGISTRY}"),
         ("HTTP/1.1 401 No\r\n\r\n", RegistryError, "HTTP 401. It was asked as user me: check user, password and r"),
-        ('HTTP/1.1 422 No\r\n\r\n{"error_code": 42201, "message": "a\\u001b[2Jb"}', RegistryError, r"422: a\\x1b\[2Jb$"),
+        ('HTTP/1.1 422 No\r\n\r\n{"error_code": 42201, "message": "\\u001b[2J"}', RegistryError, r"422: \\x1b\[2J$"),
         ("HTTP/1.1 500 No\r\n\r\n<html>", RegistryTimeoutError, "answers HTTP 500$"),
         ("HTTP/1.1 429 No\r\n\r\n", RegistryTimeoutError, "answers HTTP 429$"),
         (f"{OK}Content-Length: 99\r\n\r\n{{", RegistryTimeoutError, "its answer ended too early"),

@@ -238,6 +238,7 @@ def test_of_several_registries_the_next_is_asked_and_asked_first_from_then_on(sr
     assert raised.match(f"{works.url} answers HTTP 502; .*{dead.url} cannot be reached: Connection refused; .*HTTP 502")
 
 
+@pytest.mark.soak
 def test_a_broker_is_no_registry(kafka):
     with pytest.raises(
         RegistryTimeoutError, match="closes the connection without an answer: check that it is a registr"
