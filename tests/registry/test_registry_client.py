@@ -246,6 +246,15 @@ def test_a_broker_is_no_registry(kafka):
         asking(f"http://{kafka.bootstrap_servers}", max_retries=0).version("orders")
 
 
+def test_a_registry_is_asked_through_the_proxy_of_the_options(srfake):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    with front("") as proxy:
+        through = {"proxy_host": "127.0.0.1", "proxy_port": proxy.server_address[1]}
+        assert asking(srfake.url, **through).version(subject).version == 1
+    assert proxy.asked == [f"GET {srfake.url}/subjects/{subject}/versions/latest"]
+
+
 # Who asks
 
 

@@ -151,6 +151,8 @@ class TestRegistry:
     def register(self, subject: str, schema: Any, kind: str = "AVRO", references: Any = ()) -> int:
         """The id of a schema under a subject, whose versions may be of any kind from then on.
 
+        In Apicurio a schema that differs from another version in aliases and docs alone is that version.
+
         Parameters
         ----------
         schema
