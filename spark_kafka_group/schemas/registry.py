@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
-LATEST = "latest"
 MOST_REFERENCES = 200
 """Schemas that one schema needs, at most."""
 SAID_AFTER_S = 10.0
@@ -77,6 +76,7 @@ class Registry:
     """A client of the registries that the options name, for one process. Threads that share it may ask twice.
 
     Every method raises UnknownSchemaError, RegistryTimeoutError when `patience` is over, or another RegistryError.
+    Without `patience` a request is repeated ``schema.registry.max.retries`` times.
 
     Parameters
     ----------
@@ -96,32 +96,40 @@ class Registry:
         self._clock = clock
         self._sleep = sleep
         self._schemas: dict[int | str, RegisteredSchema] = {}
+        self._versions: dict[tuple[str, int], RegisteredSchema] = {}
         self._unknown: dict[int | str, float] = {}  # when it was asked for last
         self._in_vain_at = float("-inf")
 
-    def version(self, subject: str, version: int | str = LATEST) -> RegisteredSchema:
-        """A version of a subject."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        return self._schema(path, self._ask(path, self._briefly))
+    def latest(self, subject: str, patience: Patience | None = None) -> RegisteredSchema:
+        """The latest version of a subject; asked for anew each time."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        return self._schema(path, self._ask(path, patience))
 
-    def referenced(self, schema: RegisteredSchema) -> tuple[RegisteredSchema, ...]:
+    def version(self, subject: str, version: int, patience: Patience | None = None) -> RegisteredSchema:
+        """A version of a subject."""
+        key = subject, version
+        if key not in self._versions:
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+            self._versions[key] = self._schema(path, self._ask(path, patience))
+        return self._versions[key]
+
+    def referenced(self, schema: RegisteredSchema, patience: Patience | None = None) -> tuple[RegisteredSchema, ...]:
         """The schemas that a schema needs, also by way of others, each after those that it needs itself."""
         found: dict[tuple[str, int], RegisteredSchema] = {}
-        self._add_referenced(schema, found, ())
-        return tuple(found.values())
 
-    def _add_referenced(
-        self, schema: RegisteredSchema, found: dict[tuple[str, int], RegisteredSchema], above: tuple[Any, ...]
-    ) -> None:
-        for reference in schema.references:
-            key = reference.subject, reference.version
-            if key in above or len(above) + len(found) >= MOST_REFERENCES:
-                why = "needs itself" if key in above else f"needs more than {MOST_REFERENCES} others"
-                raise RegistryError(f"version {key[1]} of subject {key[0]} {why}, by its references")
-            if key not in found:
-                needed = self.version(*key)
-                self._add_referenced(needed, found, (*above, key))
-                found[key] = needed
+        def add(needing: RegisteredSchema, above: tuple[tuple[str, int], ...]) -> None:
+            for reference in needing.references:
+                key = reference.subject, reference.version
+                if key in above or len(above) + len(found) >= MOST_REFERENCES:
+                    why = "needs itself" if key in above else f"needs more than {MOST_REFERENCES} others"
+                    raise RegistryError(f"version {key[1]} of subject {key[0]} {why}, by its references")
+                if key not in found:
+                    needed = self.version(*key, patience)
+                    add(needed, (*above, key))
+                    found[key] = needed
+
+        add(schema, ())
+        return tuple(found.values())
 
     def schemas(self, keys: Iterable[int | str], patience: Patience) -> dict[int | str, RegisteredSchema]:
         """The schemas of these ids and GUIDs, without those that the registry does not know after a while."""
@@ -163,7 +171,7 @@ class Registry:
     def register(self, subject: str, schema: RegisteredSchema) -> int:
         """Register a schema as a subject's next version, if it is not there; returns its id."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        number = self._ask(path, self._briefly, _content(schema))
+        number = self._ask(path, None, _content(schema))
         if not isinstance(number, dict) or not isinstance(number.get("id"), int):
             raise self._no_schema(path)
         return int(number["id"])
@@ -171,10 +179,11 @@ class Registry:
     def lookup(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
         """The schema as it is registered under a subject, with id and version."""
         path = f"/subjects/{quote(subject, safe='')}"
-        return self._schema(path, self._ask(path, self._briefly, _content(schema)))
+        return self._schema(path, self._ask(path, None, _content(schema)))
 
-    def _ask(self, path: str, patience: Patience, content: dict[str, Any] | None = None) -> Any:
+    def _ask(self, path: str, patience: Patience | None, content: dict[str, Any] | None = None) -> Any:
         """The answer, once there is one: an outage of registries is told once, and waited for."""
+        patience = patience or self._briefly
         began, attempts, warned = self._clock(), 0, False
         pause_s = self._registry.retries_wait_ms / 1000
         while True:
@@ -183,15 +192,15 @@ class Registry:
             except RegistryTimeoutError as error:
                 attempts += 1
                 away_s = self._clock() - began
-                late = patience.limit_ms is not None and away_s * 1000 >= patience.limit_ms
-                if late or attempts == patience.attempts:
+                left_s = float("inf") if patience.limit_ms is None else patience.limit_ms / 1000 - away_s
+                if left_s <= 0 or attempts == patience.attempts:
                     raise RegistryTimeoutError(
                         f"no schema registry has answered, in {attempts} attempts and {away_s:.0f} s: {error}"
                     ) from None
                 if not warned and away_s >= SAID_AFTER_S and patience.attempts is None:
                     warned = True
                     log.warning("%s. The task waits for it, and goes on", printable(str(error)))
-                self._sleep(pause_s)
+                self._sleep(min(pause_s, left_s))
                 pause_s = min(2 * pause_s, self._registry.retries_max_wait_ms / 1000)
             except RegistryError:
                 self._say_again(warned, began)

@@ -25,7 +25,7 @@ def latest(answer, slowly=b"", **more):
     """Ask a server that answers this."""
     with endpoint(answer, slowly) as (port, asked):
         try:
-            return asking(f"http://me:{HUSH}@127.0.0.1:{port}/v7", **more).version("orders")
+            return asking(f"http://me:{HUSH}@127.0.0.1:{port}/v7", **more).latest("orders")
         finally:
             assert asked[0][0][0] == "GET /v7/subjects/orders/versions/latest HTTP/1.1"
             assert len(asked) == 1
@@ -105,7 +105,7 @@ def test_an_answer_that_comes_slowly_has_one_deadline(slowly):
 
 def test_a_server_that_takes_no_connection_has_a_deadline_of_its_own():
     with a_full_queue() as address, pytest.raises(RegistryTimeoutError, match="has not answered within"):
-        asking(f"http://{address}", http_connect_timeout_ms=200).version("orders")
+        asking(f"http://{address}", http_connect_timeout_ms=200).latest("orders")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_references_in_a_circle_are_refused(reference, why):
         with pytest.raises(
             RegistryError, match=f"version 1 of subject {reference['subject']} {why}, by its references"
         ):
-            schemas.referenced(schemas.version("a"))
+            schemas.referenced(schemas.latest("a"))
 
 
 def test_every_error_is_of_the_package():

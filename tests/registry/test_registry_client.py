@@ -66,7 +66,7 @@ def test_a_schema_is_had_by_its_id_and_by_its_subject_with_the_latest_or_a_given
     first = registry.register(subject, ORDER)
     second = registry.register(subject, record(("id", "long"), ("of", "string")))
     schemas = asking(registry.url)
-    latest = schemas.version(subject)
+    latest = schemas.latest(subject)
     assert (latest.id, latest.subject, latest.version, latest.kind) == (second, subject, 2, "AVRO")
     assert schemas.version(subject, 1).id == first
     found = schemas.schemas([first, second], ONCE)
@@ -80,7 +80,7 @@ def test_a_schema_is_had_by_its_guid_where_the_registry_has_guids(srfake, apicur
     subject = name("orders")
     srfake.register(subject, ORDER)
     schemas = asking(srfake.url)
-    guid = schemas.version(subject).guid
+    guid = schemas.latest(subject).guid
     assert json.loads(schemas.schemas([guid], ONCE)[guid].text) == ORDER
     with pytest.raises(RegistryError, match="HTTP 404: it finds no schema by its GUID, only by its id"):
         asking(apicurio.url).schemas([guid], ONCE)
@@ -95,7 +95,7 @@ def test_references_come_before_the_schemas_that_need_them(registry):
     needs = [*needs, {"name": "Price", "subject": price, "version": 1}]
     registry.register(order, record(("price", "Price"), ("paid", "Currency")), references=needs)
     schemas = asking(registry.url)
-    found = schemas.version(order)
+    found = schemas.latest(order)
     assert found.references == (Reference("Currency", currency, 1), Reference("Price", price, 1))
     assert [json.loads(each.text)["name"] for each in schemas.referenced(found)] == ["Currency", "Price"]
 
@@ -103,7 +103,7 @@ def test_references_come_before_the_schemas_that_need_them(registry):
 def test_schemas_of_other_formats_say_so(registry):
     subject = name("orders")
     registry.register(subject, {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, kind="JSON")
-    found = asking(registry.url).version(subject)
+    found = asking(registry.url).latest(subject)
     assert client.of_kind(found, "JSON", "valueFormat=json") is found
     message = f"valueFormat=avro needs a schema of type AVRO, and subject {subject} has version 1 of type 'JSON'"
     with pytest.raises(RegistryError, match=message):
@@ -116,7 +116,7 @@ def test_a_schema_is_registered_once_and_looked_up(registry):
     assert schemas.register(subject, schema) == number
     found = schemas.lookup(subject, schema)
     assert (found.id, found.version, json.loads(found.text)) == (number, 1, ORDER)
-    assert schemas.version(subject).id == number
+    assert schemas.latest(subject).id == number
     with pytest.raises(UnknownSchemaError):
         schemas.lookup(subject, RegisteredSchema(json.dumps(record(("other", "int")))))
 
@@ -126,7 +126,7 @@ def test_subjects_and_versions_that_are_not_there_are_said_with_what_was_asked_f
     with pytest.raises(
         UnknownSchemaError, match=f"{registry.url} answers GET /subjects/{subject}/versions/latest with: "
     ):
-        asking(registry.url).version(subject)
+        asking(registry.url).latest(subject)
     registry.register(subject, ORDER)
     with pytest.raises(
         UnknownSchemaError, match=f"answers GET /subjects/{subject}/versions/7 with: [Vv]ersion 7 not found"
@@ -143,12 +143,14 @@ def test_what_a_registry_refuses_is_said_in_its_words(apicurio):
 
 
 def test_a_process_asks_once_for_an_id_and_a_child_of_it_asks_anew(srfake):
-    number = srfake.register(name("orders"), ORDER)
+    subject = name("orders")
+    number = srfake.register(subject, ORDER)
     with front(srfake.url) as between:
         for _ in range(3):
             shared = registry_for(options(between.url))
             shared.schemas([number], ONCE)
-        assert between.asked == [f"GET /schemas/ids/{number}"]
+            shared.version(subject, 1, ONCE)
+        assert between.asked == [f"GET /schemas/ids/{number}", f"GET /subjects/{subject}/versions/1"]
         with multiprocessing.get_context("fork").Pool(1) as child:
             assert child.apply(_is_another, (id(shared), between.url))
         assert registry_for(options(between.url, max_retries=7)) is not shared
@@ -211,7 +213,7 @@ def test_a_batch_read_or_a_stream_with_a_limit_fails_after_it(caplog):
     time = Time()
     schemas = time.registry(registry.url, retries_wait_ms=1000)
     with pytest.raises(
-        RegistryTimeoutError, match="no schema registry has answered, in 5 attempts and 15 s: .*refused"
+        RegistryTimeoutError, match="no schema registry has answered, in 5 attempts and 14 s: .*refused"
     ):
         schemas.schemas([1], Patience(limit_ms=14_000))
     assert len(caplog.records) == 0
@@ -221,7 +223,7 @@ def test_what_a_query_asks_before_it_starts_is_repeated_a_few_times():
     registry = Srfake()
     time = Time()
     with pytest.raises(RegistryTimeoutError, match="no schema registry has answered, in 4 attempts and 7 s: "):
-        time.registry(registry.url, retries_wait_ms=1000).version("orders")
+        time.registry(registry.url, retries_wait_ms=1000).latest("orders")
 
 
 def test_of_several_registries_the_next_is_asked_and_asked_first_from_then_on(srfake):
@@ -229,12 +231,12 @@ def test_of_several_registries_the_next_is_asked_and_asked_first_from_then_on(sr
     srfake.register(subject, ORDER)
     with front(dead.url) as broken, front(srfake.url) as works:
         schemas = asking(f"{dead.url}, {broken.url}/ ,{works.url}")
-        assert schemas.version(subject).version == 1
-        assert schemas.version(subject).version == 1
+        assert schemas.latest(subject).version == 1
+        assert schemas.latest(subject).version == 1
         assert (len(broken.asked), len(works.asked)) == (1, 2)
         works.target = dead.url
         with pytest.raises(RegistryTimeoutError) as raised:
-            schemas.version(subject)
+            schemas.latest(subject)
     assert raised.match(f"{works.url} answers HTTP 502; .*{dead.url} cannot be reached: Connection refused; .*HTTP 502")
 
 
@@ -243,7 +245,7 @@ def test_a_broker_is_no_registry(kafka):
     with pytest.raises(
         RegistryTimeoutError, match="closes the connection without an answer: check that it is a registr"
     ):
-        asking(f"http://{kafka.bootstrap_servers}", max_retries=0).version("orders")
+        asking(f"http://{kafka.bootstrap_servers}", max_retries=0).latest("orders")
 
 
 def test_a_registry_is_asked_through_the_proxy_of_the_options(srfake):
@@ -251,7 +253,7 @@ def test_a_registry_is_asked_through_the_proxy_of_the_options(srfake):
     srfake.register(subject, ORDER)
     with front("") as proxy:
         through = {"proxy_host": "127.0.0.1", "proxy_port": proxy.server_address[1]}
-        assert asking(srfake.url, **through).version(subject).version == 1
+        assert asking(srfake.url, **through).latest(subject).version == 1
     assert proxy.asked == [f"GET {srfake.url}/subjects/{subject}/versions/latest"]
 
 
@@ -266,16 +268,16 @@ def test_user_and_password_are_sent_from_the_option_or_from_the_url(srfake):
     srfake.register(subject, ORDER)
     with front(srfake.url, wants=BASIC) as guarded:
         login = {"basic_auth_user_info": Secret(f"me:{HUSH}:x")}
-        assert asking(guarded.url, **login).version(subject).version == 1
-        assert asking(guarded.url.replace("//", f"//me:{HUSH}%3Ax@")).version(subject).version == 1
+        assert asking(guarded.url, **login).latest(subject).version == 1
+        assert asking(guarded.url.replace("//", f"//me:{HUSH}%3Ax@")).latest(subject).version == 1
         without = (
             "HTTP 401: User not authorized. It was asked without a login: give schema.registry.basic.auth.user.info"
         )
         with pytest.raises(RegistryError, match=without):
-            asking(guarded.url).version(subject)
+            asking(guarded.url).latest(subject)
         wrong = options(guarded.url, basic_auth_user_info=Secret(f"you:{HUSH}"))
         with pytest.raises(RegistryError, match="HTTP 403: .* It was asked as user you: check user, passw") as raised:
-            Registry(wrong).version(subject)
+            Registry(wrong).latest(subject)
         assert len(guarded.asked) == 4, "no login is tried again"
     assert HUSH not in str(raised.value) + repr(wrong) + repr(options(f"http://me:{HUSH}@localhost:1"))
 
@@ -285,13 +287,13 @@ def test_a_token_is_sent_with_what_confluent_s_cloud_asks_for(srfake):
     srfake.register(subject, ORDER)
     with front(srfake.url, wants=f"Bearer {HUSH}") as guarded:
         token = {"bearer_auth_token": Secret(HUSH), "bearer_auth_logical_cluster": "lsrc-1"}
-        assert asking(guarded.url, **token, bearer_auth_identity_pool_id="pool-1").version(subject).version == 1
+        assert asking(guarded.url, **token, bearer_auth_identity_pool_id="pool-1").latest(subject).version == 1
         sent = {header.lower(): value for header, value in guarded.headers.items()}
         assert (sent["target-sr-cluster"], sent["confluent-identity-pool-id"]) == ("lsrc-1", "pool-1")
         with pytest.raises(
             RegistryError, match="HTTP 403.* It was asked with a bearer token: check where that is from"
         ):
-            asking(guarded.url, bearer_auth_token=Secret("another")).version(subject)
+            asking(guarded.url, bearer_auth_token=Secret("another")).latest(subject)
 
 
 def test_a_token_is_asked_of_an_endpoint(srfake, monkeypatch):
@@ -310,12 +312,12 @@ def test_a_token_is_asked_of_an_endpoint(srfake, monkeypatch):
         monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", url)
         check(options(guarded.url, **issuer))
         schemas = asking(guarded.url, **issuer)
-        assert [schemas.version(subject).version for _ in range(2)] == [1, 1]
+        assert [schemas.latest(subject).version for _ in range(2)] == [1, 1]
         assert len(asked) == 1
     with endpoint("HTTP/1.1 401 No\r\n\r\n{}") as (port, _), front(srfake.url) as guarded:
         issuer["bearer_auth_issuer_endpoint_url"] = Secret(f"http://127.0.0.1:{port}/token")
         with pytest.raises(RegistryError, match=r"schema.registry.bearer.auth.issuer.endpoint.url: no token"):
-            asking(guarded.url, **issuer).version(subject)
+            asking(guarded.url, **issuer).latest(subject)
         assert guarded.asked == []
 
 
@@ -345,14 +347,14 @@ def test_certificates_come_from_files_of_each_kind(srfake, authority, serving_tl
         own["ssl_keystore_password"] = password
     with front(srfake.url, tls=serving_tls) as guarded:
         check(options(guarded.url, **trusted, **own))
-        assert asking(guarded.url, **trusted, **own).version(subject).version == 1
+        assert asking(guarded.url, **trusted, **own).latest(subject).version == 1
         with pytest.raises(
             RegistryError,
             match="certificate.*, see schema.registry.ssl.keystore.location|refuses this client's certificate",
         ):
-            asking(guarded.url, **trusted).version(subject)
+            asking(guarded.url, **trusted).latest(subject)
         with pytest.raises(RegistryError, match="its certificate is not trusted: .*schema.registry.ssl.truststore.lo"):
-            asking(guarded.url).version(subject)
+            asking(guarded.url).latest(subject)
 
 
 def test_a_certificate_for_another_name_is_refused_unless_names_are_not_compared(srfake, authority):
@@ -365,6 +367,6 @@ def test_a_certificate_for_another_name_is_refused_unless_names_are_not_compared
         with pytest.raises(
             RegistryError, match="not valid for 'localhost'.*: name the registry as its certificate does"
         ):
-            asking(guarded.url, **trusted).version(subject)
+            asking(guarded.url, **trusted).latest(subject)
         anyone = asking(guarded.url, **trusted, ssl_endpoint_identification_algorithm="")
-        assert anyone.version(subject).version == 1
+        assert anyone.latest(subject).version == 1
