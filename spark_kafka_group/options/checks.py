@@ -10,6 +10,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
+from spark_kafka_group.options.schema_registry import SchemaRegistry, as_issuers, contradiction, registrys
 from spark_kafka_group.options.sections import Sections
 from spark_kafka_group.options.security.settings import Security
 from spark_kafka_group.options.transacting import DECISION_TOPIC
@@ -264,3 +265,28 @@ def _store_problem(security: Security) -> str | None:
         if f"kafka.{inside}" in given and kind not in (None, "PEM"):
             return f"kafka.ssl.{store}.type ({kind}) contradicts kafka.{inside}, which is PEM"
     return None
+
+
+def check_registry(registry: SchemaRegistry) -> None:
+    """See whether the options of a schema registry make sense together. Reads the files they name.
+
+    Raises
+    ------
+    OptionError
+        Without the value of any secret.
+    """
+    problem = contradiction(registry)
+    if problem is not None:
+        raise OptionError(problem)
+    if any(name.startswith("schema.registry.ssl.") for name in registry.given()):
+        try:
+            check_security(registry.tls)
+        except OptionError as error:
+            raise OptionError(registrys(str(error))) from None
+    if registry.bearer_auth_issuer_endpoint_url is not None:
+        from spark_kafka_group.options.security import credentials
+
+        try:
+            credentials.check(registry.bearer_auth_issuer_endpoint_url.text)
+        except OptionError as error:
+            raise OptionError(as_issuers(str(error))) from None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.option import Section, choice, integer, names, option, text
 from spark_kafka_group.options.security import Secret, Security
 from spark_kafka_group.options.security import option_values as security
@@ -175,36 +174,12 @@ def user_and_password(registry: SchemaRegistry, url: Secret) -> str | None:
     return unquote(user) if at else None
 
 
-def check(registry: SchemaRegistry) -> None:
-    """See whether the options make sense together. Reads the files they name.
-
-    Raises
-    ------
-    OptionError
-        Without the value of any secret.
-    """
+def contradiction(registry: SchemaRegistry) -> str | None:
+    """Why the options make no sense together, without the value of any secret; None if they do."""
     given = registry.given()
     if not registry.url:
-        if given:
-            raise OptionError(f"{given[0]} needs schema.registry.url")
-        return
-    problem = _login_problem(registry, set(given)) or _way_problem(registry, given)
-    if problem is not None:
-        raise OptionError(problem)
-    if any(name.startswith(f"{PREFIX}ssl.") for name in given):
-        from spark_kafka_group.options.security.contradictions import check as check_security
-
-        try:
-            check_security(registry.tls)
-        except OptionError as error:
-            raise OptionError(registrys(str(error))) from None
-    if registry.bearer_auth_issuer_endpoint_url is not None:
-        from spark_kafka_group.options.security import credentials
-
-        try:
-            credentials.check(registry.bearer_auth_issuer_endpoint_url.text)
-        except OptionError as error:
-            raise OptionError(as_issuers(str(error))) from None
+        return f"{given[0]} needs schema.registry.url" if given else None
+    return _login_problem(registry, set(given)) or _way_problem(registry, given)
 
 
 def as_issuers(message: str) -> str:

@@ -13,25 +13,20 @@ from urllib.parse import quote
 from spark_kafka_group.errors import RegistryError, RegistryTimeoutError, UnknownSchemaError
 from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.schemas.registry_requests import RegistryRequests
-from spark_kafka_group.text.json_text import excerpt
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import excerpt, printable
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
-MOST_REFERENCES = 200
-"""Schemas that one schema needs, at most."""
-SAID_AFTER_S = 10.0
-"""A registry that is restarted is usually back before."""
-UNKNOWN_S = 10.0
-"""How long an id is asked for that a registry does not have: registries copy schemas from each other."""
+MOST_REFERENCES = 200  # schemas that one schema needs, at most
+SAID_AFTER_S = 10.0  # a registry that is restarted is usually back before
+UNKNOWN_S = 10.0  # how long an id is asked for that a registry does not have: registries copy schemas from each other
 UNKNOWN_PAUSE_S = 0.5
 UNKNOWN_AGAIN_S = 60.0
 """After a wait in vain, nothing unknown is waited for, and no such id is asked for again, for that long."""
-MOST_UNKNOWN = 10_000
-"""Unknown ids that are kept. Bytes that only look framed have any number of them."""
+MOST_UNKNOWN = 10_000  # ids that are kept; bytes that only look framed have any number of them
 
 
 @dataclass(frozen=True)
@@ -47,12 +42,8 @@ class Reference:
 class RegisteredSchema:
     """A schema as a registry has it.
 
-    Attributes
-    ----------
-    kind
-        ``AVRO``, ``JSON`` or ``PROTOBUF``, or what a registry may have beside them.
-    id, guid, subject, version
-        None where the registry does not say it.
+    `kind`: ``AVRO``, ``JSON`` or ``PROTOBUF``, or what a registry may have beside them.
+    `id`, `guid`, `subject`, `version`: None where the registry does not say it.
     """
 
     text: str
@@ -77,11 +68,6 @@ class Registry:
 
     Every method raises UnknownSchemaError, RegistryTimeoutError when `patience` is over, or another RegistryError.
     Without `patience` a request is repeated ``schema.registry.max.retries`` times.
-
-    Parameters
-    ----------
-    clock, sleep
-        Of seconds.
     """
 
     def __init__(
@@ -255,16 +241,9 @@ def _content(schema: RegisteredSchema) -> dict[str, Any]:
 
 
 def of_kind(schema: RegisteredSchema, kind: str, asked_by: str) -> RegisteredSchema:
-    """`schema`, if it is of this kind.
+    """`schema`, if it is of this kind. Raises RegistryError.
 
-    Parameters
-    ----------
-    asked_by
-        The option that asks for the kind, and its value.
-
-    Raises
-    ------
-    RegistryError
+    `asked_by`: the option that asks for the kind, and its value.
     """
     if schema.kind != kind:
         raise RegistryError(

@@ -19,22 +19,16 @@ from spark_kafka_group.options.schema_registry import (
     user_and_password,
 )
 from spark_kafka_group.options.security import Secret
-from spark_kafka_group.text.json_text import excerpt, parsed
-from spark_kafka_group.text.printable import printable
+from spark_kafka_group.text.foreign_text import excerpt, parsed, printable
 from spark_kafka_group.wire.http_request import TooLargeError, Way, body, send
 
-LARGEST = 16 << 20
-"""Bytes of an answer. A registry keeps a schema in one record of Kafka's, which has 1 MB unless it is configured."""
+LARGEST = 16 << 20  # bytes of an answer; a registry keeps a schema in one record, which usually has 1 MB at most
 CONTENT = "application/vnd.schemaregistry.v1+json"
 HEADERS = {"Accept": f"{CONTENT}, application/vnd.schemaregistry+json, application/json", "Content-Type": CONTENT}
-UNKNOWN = {40401, 40402, 40403}
-"""No such subject, version, schema."""
-BUSY = {408, 425, 429}
-"""With those from 500 on, refusals that pass."""
-ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""Errors of TLS that a server which goes away causes too."""
-WRONG_NAME = {62, 64}
-"""OpenSSL's codes of a certificate for another host, or another address."""
+UNKNOWN = {40401, 40402, 40403}  # no such subject, version, schema
+BUSY = {408, 425, 429}  # with those from 500 on, refusals that pass
+ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # a server that goes away causes them too
+WRONG_NAME = {62, 64}  # OpenSSL's codes of a certificate for another host, or another address
 LONGEST_SHOWN = 300
 
 
@@ -50,17 +44,9 @@ class RegistryRequests:
         self._answered = 0
 
     def ask(self, path: str, content: dict[str, Any] | None = None) -> Any:
-        """The answer to a GET, or to a POST where there is `content`.
-
-        Raises
-        ------
-        UnknownSchemaError
-            When the registry does not have what was asked for.
-        RegistryTimeoutError
-            When no registry answers now.
-        RegistryError
-            When it refuses, or is no schema registry: asking again does not help.
-        """
+        """The answer to a GET, or to a POST where there is `content`. Raises UnknownSchemaError when the registry does
+        not have what was asked for. Raises RegistryTimeoutError when no registry answers now. Raises RegistryError when
+        it refuses, or is no schema registry: asking again does not help."""
         count, problems = len(self._registry.url), []
         for number in (*range(self._answered, count), *range(self._answered)):
             try:

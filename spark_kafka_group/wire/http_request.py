@@ -18,8 +18,7 @@ from typing import Any
 
 from spark_kafka_group.wire.broker_connection import Deadline
 
-LARGEST = 1 << 20
-"""Bytes that an answer may have, if nothing else is said; tokens have some thousand."""
+LARGEST = 1 << 20  # bytes that an answer may have, if nothing else is said; tokens have some thousand
 
 
 class TooLargeError(Exception):
@@ -37,18 +36,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class Way:
     """How a server is reached.
 
-    Attributes
-    ----------
-    within_s
-        Of the request with all of its answer.
-    connect_within_s
-        Of connecting, the proxy and TLS left aside.
-    context
-        Python's own with the system's certificates, where it is None. Not shared by threads.
-    proxy
-        ``http://host:port``; that of the environment, if it names one, where it is None.
-    largest
-        Bytes of the answer.
+    `within_s`: of the request with all of its answer.
+    `connect_within_s`: of connecting, the proxy and TLS left aside.
+    `context`: the system's certificates, where it is None. Threads do not share it.
+    `proxy`: ``http://host:port``; that of the environment, if it names one, where it is None.
+    `largest`: bytes of the answer.
     """
 
     within_s: float
@@ -59,18 +51,9 @@ class Way:
 
 
 def send(url: str, way: Way, headers: Mapping[str, str], data: bytes | None = None) -> bytes:
-    """The body of the answer to a GET, or to a POST where there is `data`.
-
-    Raises
-    ------
-    urllib.error.HTTPError
-        An answer that is none of success; :func:`body` reads it.
-    OSError
-        When no complete answer comes within this time.
-    http.client.HTTPException
-        When the answer is not HTTP.
-    TooLargeError
-    """
+    """The body of the answer to a GET, or to a POST where there is `data`. Raises urllib.error.HTTPError: an answer
+    that is none of success; :func:`body` reads it. Raises OSError when no complete answer comes within this time.
+    Raises http.client.HTTPException when the answer is not HTTP. Raises TooLargeError."""
     request = urllib.request.Request(url, data=data, headers=dict(headers))
     proxies = [] if way.proxy is None else [urllib.request.ProxyHandler({"http": way.proxy, "https": way.proxy})]
     opener = urllib.request.build_opener(_NoRedirects, *proxies, *_handlers(way))
@@ -79,12 +62,7 @@ def send(url: str, way: Way, headers: Mapping[str, str], data: bytes | None = No
 
 
 def body(response: Any, largest: int = LARGEST) -> bytes:
-    """The body of an answer.
-
-    Raises
-    ------
-    OSError, http.client.HTTPException, TooLargeError
-    """
+    """The body of an answer. Raises OSError, http.client.HTTPException, TooLargeError."""
     found: bytes = response.read(largest + 1)
     if len(found) > largest:
         raise TooLargeError

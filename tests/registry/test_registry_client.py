@@ -13,7 +13,8 @@ from support.http_answers import endpoint, front
 from support.registries import Srfake
 
 from spark_kafka_group.errors import OptionError, RegistryError, RegistryTimeoutError, UnknownSchemaError
-from spark_kafka_group.options.schema_registry import SchemaRegistry, check, urls
+from spark_kafka_group.options.checks import check_registry
+from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
 from spark_kafka_group.options.security import Secret
 from spark_kafka_group.schemas import registry as client
 from spark_kafka_group.schemas.registry import Patience, Reference, RegisteredSchema, Registry, registry_for
@@ -308,9 +309,9 @@ def test_a_token_is_asked_of_an_endpoint(srfake, monkeypatch):
             "bearer_auth_client_secret": Secret("s"),
         }
         with pytest.raises(OptionError, match=r"schema.registry.bearer.auth.issuer.endpoint.url is http, by which"):
-            check(options(guarded.url, **issuer))
+            check_registry(options(guarded.url, **issuer))
         monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", url)
-        check(options(guarded.url, **issuer))
+        check_registry(options(guarded.url, **issuer))
         schemas = asking(guarded.url, **issuer)
         assert [schemas.latest(subject).version for _ in range(2)] == [1, 1]
         assert len(asked) == 1
@@ -346,7 +347,7 @@ def test_certificates_come_from_files_of_each_kind(srfake, authority, serving_tl
     if kind != "PEM":
         own["ssl_keystore_password"] = password
     with front(srfake.url, tls=serving_tls) as guarded:
-        check(options(guarded.url, **trusted, **own))
+        check_registry(options(guarded.url, **trusted, **own))
         assert asking(guarded.url, **trusted, **own).latest(subject).version == 1
         with pytest.raises(
             RegistryError,

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options.checks import check_registry
 from spark_kafka_group.options.given_values import values
-from spark_kafka_group.options.schema_registry import PREFIX, SchemaRegistry, check, registrys
+from spark_kafka_group.options.schema_registry import PREFIX, SchemaRegistry, registrys
 from spark_kafka_group.options.security import Security
 
 HUSH = "hush-7f3a"
@@ -22,7 +23,7 @@ def parse(url=URL, **given):
     named = {f"{PREFIX}{name.replace('_', '.')}": value for name, value in given.items()}
     raw = named if url is None else named | {f"{PREFIX}url": url}
     registry = SchemaRegistry(**values(raw, DECLARED, ["registry"], str)["registry"])
-    check(registry)
+    check_registry(registry)
     return registry
 
 

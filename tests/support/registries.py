@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import pyspark
 
-from spark_kafka_group.spark.spark_version import java, version_of
+from spark_kafka_group.spark.installation import java, version_of
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.download import cache_directory, once, watched, writable
 from spark_kafka_group.testing.node import KILL_ON_HANGUP, free_ports

@@ -20,11 +20,7 @@ def header_ids(headers: pa.Array, name: str) -> tuple[list[int | str | None], di
     """The id or GUID that each row's header has, and why a row has none.
 
     Of several headers of this name the last counts, as it does for Java's consumers.
-
-    Parameters
-    ----------
-    headers
-        The column, which may be a slice; a row without headers is null or empty.
+    `headers`: the column, which may be a slice; a row without headers is null or empty.
     """
     ids: list[int | str | None] = [None] * len(headers)
     keys, values = headers.flatten().flatten()
