@@ -1,0 +1,107 @@
+"""The columns that a reader's schema fills: flat, each before those in it, the same for all writers' schemas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+
+from spark_kafka_group.schemas.arrow_types import arrow_type
+
+
+class Kind(IntEnum):
+    """How a column is stored."""
+
+    NULLS = auto()
+    BOOLS = auto()
+    FIXED = auto()
+    """Numbers of one width."""
+    BYTES = auto()
+    """Bytes or text, behind 32-bit offsets."""
+    STRUCT = auto()
+    LIST = auto()
+    MAP = auto()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `width` is in bytes, `children` are indexes, `inside` the columns that are null where this is."""
+
+    kind: Kind
+    type: pa.DataType
+    name: str
+    width: int = 0
+    children: tuple[int, ...] = ()
+    inside: tuple[int, ...] = ()
+
+
+def columns_of(spark: DataType) -> tuple[Column, ...]:
+    """The columns of a value of Spark's type `spark`; the first is the value's."""
+    columns: list[Column | None] = []
+    _add(columns, spark, "")
+    return tuple(column for column in columns if column is not None)
+
+
+def _add(columns: list[Column | None], spark: DataType, name: str) -> int:
+    index, kind = len(columns), arrow_type(spark)
+    columns.append(None)
+    inside: tuple[int, ...] = ()
+    if isinstance(spark, StructType):
+        children = tuple(_add(columns, field.dataType, f"{name}.{field.name}".lstrip(".")) for field in spark.fields)
+        inside = tuple(found for child in children for found in (child, *_at(columns, child).inside))
+        columns[index] = Column(Kind.STRUCT, kind, name, children=children, inside=inside)
+    elif isinstance(spark, ArrayType):
+        columns[index] = Column(Kind.LIST, kind, name, 4, (_add(columns, spark.elementType, name),))
+    elif isinstance(spark, MapType):
+        children = (_add(columns, spark.keyType, name), _add(columns, spark.valueType, name))
+        columns[index] = Column(Kind.MAP, kind, name, 4, children)
+    else:
+        columns[index] = _simple(kind, name, spark)
+    return index
+
+
+def _at(columns: list[Column | None], index: int) -> Column:
+    column = columns[index]
+    assert column is not None
+    return column
+
+
+def _simple(kind: pa.DataType, name: str, spark: DataType) -> Column:
+    if pa.types.is_null(kind):
+        return Column(Kind.NULLS, kind, name)
+    if pa.types.is_boolean(kind):
+        return Column(Kind.BOOLS, kind, name)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return Column(Kind.BYTES, kind, name, 4)
+    return Column(Kind.FIXED, kind, name, 16 if isinstance(spark, DecimalType) else kind.bit_width // 8)
+
+
+def assembled(
+    column: Column, rows: int, valid: pa.Buffer | None, buffers: list[pa.Buffer], children: list[pa.Array]
+) -> pa.Array:
+    """An array over buffers that a decoder has filled."""
+    if column.kind == Kind.NULLS:
+        return pa.nulls(rows)
+    if column.kind == Kind.MAP:
+        keys, values = children
+        entries = pa.StructArray.from_arrays([keys, values], fields=[column.type.key_field, column.type.item_field])
+        children = [entries]
+    return pa.Array.from_buffers(column.type, rows, [valid, *buffers], children=children)
+
+
+def without_entries(
+    entries: int, ends: list[int], dropped: list[int], children: list[pa.Array]
+) -> tuple[list[int], list[pa.Array]]:
+    """The ends and children of maps without the entries `dropped`, whose keys came again in their maps."""
+    kept = [True] * entries
+    for entry in dropped:
+        kept[entry] = False
+    before, total = [0], 0
+    for keep in kept:
+        total += keep
+        before.append(total)
+    mask = pa.array(kept, pa.bool_())
+    return [before[end] for end in ends], [pc.filter(child, mask) for child in children]

@@ -1,0 +1,126 @@
+"""Spark's type of an Avro schema, as ``SchemaConverters.toSqlType`` gives it for from_avro."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+)
+
+from spark_kafka_group.schemas.avro_schema import (
+    MAX_DEPTH,
+    Array,
+    AvroSchema,
+    AvroSchemaError,
+    Enum,
+    Fixed,
+    Map,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    is_null,
+    name_of,
+    shortened,
+)
+
+MAX_COLUMNS = 50_000
+"""Most types inside the type of a value, a column each."""
+MAX_DECIMAL = 38
+SIMPLE: dict[str, DataType] = {
+    "null": NullType(), "boolean": BooleanType(), "int": IntegerType(), "long": LongType(), "float": FloatType(),
+    "double": DoubleType(), "bytes": BinaryType(), "string": StringType(), "date": DateType(),
+    "time-micros": TimeType(6), "timestamp-millis": TimestampType(), "timestamp-micros": TimestampType(),
+    "local-timestamp-millis": TimestampNTZType(), "local-timestamp-micros": TimestampNTZType(),
+}  # fmt: skip
+"""Spark's types (SchemaConverters.toSqlType); a logical type that is missing here is the type that it is written as."""
+WIDENED = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
+"""Unions that are one number in Spark."""
+
+
+def spark_type(schema: AvroSchema) -> DataType:
+    """The type that Spark's from_avro gives for a schema, with everything in it nullable, as in its mode PERMISSIVE.
+
+    Raises
+    ------
+    AvroSchemaError
+        For a recursive schema, and one that is too large for a table.
+    """
+    return _SparkTypes(schema).of(schema.root, ())
+
+
+class _SparkTypes:
+    """Counts the columns, as types that are used twice by each other become more and more of them."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._columns = 0
+
+    def of(self, node: Node, inside: tuple[str, ...]) -> DataType:
+        self._columns += 1
+        if self._columns > MAX_COLUMNS:
+            raise AvroSchemaError(f"the Avro schema has more than {MAX_COLUMNS} fields, with those of types in it")
+        if len(inside) > MAX_DEPTH:
+            raise AvroSchemaError(f"the Avro schema has more than {MAX_DEPTH} types inside each other")
+        inner = self._schema.definition(node)
+        if isinstance(inner, Record):
+            return self._record(inner, inside)
+        if isinstance(inner, Array):
+            return ArrayType(self.of(inner.items, (*inside, "")))
+        if isinstance(inner, Map):
+            return MapType(StringType(), self.of(inner.values, (*inside, "")))
+        if isinstance(inner, Union):
+            return self._union(inner, inside)
+        if isinstance(inner, Enum):
+            return SIMPLE["string"]
+        return self._simple(inner)
+
+    def _record(self, record: Record, inside: tuple[str, ...]) -> DataType:
+        if record.name in inside:
+            raise AvroSchemaError(
+                f"the Avro type {record.name} has itself in it, which no column of Spark has: leave the field out of "
+                f"the reader schema"
+            )
+        fields = [StructField(field.name, self.of(field.schema, (*inside, record.name))) for field in record.fields]
+        return StructType(fields)
+
+    def _union(self, union: Union, inside: tuple[str, ...]) -> DataType:
+        branches = [branch for branch in union.branches if not is_null(branch)]
+        if len(branches) == 1:
+            return self.of(branches[0], (*inside, ""))
+        if widened := WIDENED.get(frozenset(name_of(branch) for branch in branches)):
+            return SIMPLE[widened]
+        members = [self.of(branch, (*inside, "")) for branch in branches]
+        return StructType([StructField(f"member{i}", member) for i, member in enumerate(members)])
+
+    def _simple(self, node: Primitive | Fixed) -> DataType:
+        if node.logical == "decimal":
+            if node.precision > MAX_DECIMAL:
+                raise AvroSchemaError(
+                    f"an Avro decimal has {node.precision} digits, and Spark has at most {MAX_DECIMAL}"
+                )
+            return DecimalType(node.precision, node.scale)
+        if isinstance(node, Fixed):
+            return SIMPLE["bytes"]
+        if node.own_type is not None and node.kind in ("int", "long") and node.logical != "date":
+            raise AvroSchemaError(
+                f"the Avro schema has Spark's own type {shortened(node.own_type)}, which is not read: remove "
+                f"spark.sql.catalyst.type from the reader schema"
+            )
+        return SIMPLE.get(node.logical or "", SIMPLE[node.kind])
