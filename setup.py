@@ -16,6 +16,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
 DECODE, ENCODE = "spark_kafka_group/executor/decode", "spark_kafka_group/executor/encode"
+VALUES = "spark_kafka_group/executor/values"
 OLDEST, OLDEST_TAG = "0x030B0000", "cp311"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WAYS_OUT = (
@@ -51,7 +52,7 @@ def extensions() -> list[Extension]:
             define_macros=[("Py_LIMITED_API", OLDEST)] if STABLE else [],
             py_limited_api=STABLE,
         )
-        for folder, name in ((DECODE, "_decode_c"), (ENCODE, "_encode_c"))
+        for folder, name in ((DECODE, "_decode_c"), (ENCODE, "_encode_c"), (VALUES, "_avro_c"))
     ]
 
 
