@@ -644,15 +644,29 @@ cdef struct Table:
     int64_t count
 
 
+cdef struct Symbols:
+    const Span *symbols  # size -1: the reader does not have it
+    int64_t count
+
+
+cdef struct Plan:
+    int64_t schema_id
+    const Step *steps
+    const Table *tables
+    const Symbols *symbols
+    const Span *constants
+
+
 cdef class Ready:
     """A program as ``Rows.run`` takes it."""
 
     cdef object program
+    cdef Plan plan
     cdef Step *steps
     cdef Table *tables
     cdef int32_t *places
-    cdef Span *symbols  # of all tables; size -1: the reader does not have it
-    cdef Table *symbol_tables  # `count` symbols from index `places - NULL` on
+    cdef Symbols *symbol_tables
+    cdef Span *symbols
     cdef Span *constants
 
     def __cinit__(self, program):
@@ -661,7 +675,7 @@ cdef class Ready:
         self.steps = <Step *>allocated(len(program.instructions) * sizeof(Step))
         self.tables = <Table *>allocated(len(program.places) * sizeof(Table))
         self.places = <int32_t *>allocated(sum(map(len, program.places)) * 4)
-        self.symbol_tables = <Table *>allocated(len(program.symbols) * sizeof(Table))
+        self.symbol_tables = <Symbols *>allocated(len(program.symbols) * sizeof(Symbols))
         self.symbols = <Span *>allocated(sum(map(len, program.symbols)) * sizeof(Span))
         self.constants = <Span *>allocated(len(program.constants) * sizeof(Span))
         for i, step in enumerate(program.instructions):
@@ -675,13 +689,18 @@ cdef class Ready:
                 total += 1
         total = 0
         for i, table in enumerate(program.symbols):
-            self.symbol_tables[i].places = <const int32_t *>(<size_t>total)
+            self.symbol_tables[i].symbols = self.symbols + total
             self.symbol_tables[i].count = len(table)
             for symbol in table:
                 self.symbols[total] = span_of(symbol)
                 total += 1
         for j, constant in enumerate(program.constants):
             self.constants[j] = span_of(constant)
+        self.plan.schema_id = NO_FRAME
+        self.plan.steps = self.steps
+        self.plan.tables = self.tables
+        self.plan.symbols = self.symbol_tables
+        self.plan.constants = self.constants
 
     def __dealloc__(self):
         free(self.steps)
@@ -726,11 +745,7 @@ cdef struct Frame:
 
 
 cdef struct Machine:
-    const Step *steps
-    const Table *tables
-    const Table *symbol_tables
-    const Span *symbols
-    const Span *constants
+    Plan plan
     Col *cols
     Frame *frames
     int64_t frame_count
@@ -794,14 +809,14 @@ cdef int64_t skip_items(Machine *m, bint empty) noexcept nogil:
     return count
 
 
-cdef int read_symbol(Machine *m, Col *col, const Table *table) noexcept nogil:
+cdef int read_symbol(Machine *m, Col *col, const Symbols *table) noexcept nogil:
     cdef int32_t i = read_int(&m.cursor)
     cdef Span symbol
     if m.cursor.failed:
         return 0
     if i < 0 or i >= table.count:
         return SYMBOL
-    symbol = m.symbols[<size_t>table.places + i]
+    symbol = table.symbols[i]
     return UNKNOWN_SYMBOL if symbol.size < 0 else add_bytes(col, symbol)
 
 
@@ -824,7 +839,7 @@ cdef int run_value(Machine *m) noexcept nogil:
     while True:
         m.place = following
         following += 1
-        step = m.steps + m.place
+        step = m.plan.steps + m.place
         do = step.do
         col = m.cols + (step.c if step.c >= 0 else 0)
         problem = 0
@@ -846,10 +861,10 @@ cdef int run_value(Machine *m) noexcept nogil:
             count = read_int(cursor)
             if cursor.failed:
                 pass
-            elif count < 0 or count >= m.tables[step.a].count:
+            elif count < 0 or count >= m.plan.tables[step.a].count:
                 problem = BRANCH
             else:
-                following = m.tables[step.a].places[count]
+                following = m.plan.tables[step.a].places[count]
         elif do == DO_JUMP:
             following = step.a
         elif do == DO_NULL:
@@ -887,7 +902,7 @@ cdef int run_value(Machine *m) noexcept nogil:
             if not cursor.failed:
                 problem = add_decimal(col, span, <int>step.a)
         elif do == DO_ENUM:
-            problem = read_symbol(m, col, m.symbol_tables + step.a)
+            problem = read_symbol(m, col, m.plan.symbols + step.a)
         elif do == DO_LIST or do == DO_MAP:
             count = read_items(m, step.b != 0, True)
             if cursor.failed:
@@ -917,8 +932,8 @@ cdef int run_value(Machine *m) noexcept nogil:
             frame = begin(m)
             if frame != NULL:
                 frame.cursor = m.cursor
-                cursor.at = m.constants[step.a].at
-                cursor.end = cursor.at + m.constants[step.a].size
+                cursor.at = m.plan.constants[step.a].at
+                cursor.end = cursor.at + m.plan.constants[step.a].size
         elif do == DO_DEFAULT_END:
             m.frame_count -= 1
             m.cursor = m.frames[m.frame_count].cursor
@@ -1093,45 +1108,64 @@ cdef class Rows:
             raise IndexError(row)
         return self._frame_id(self._value(row))
 
-    def run(self, Ready ready not None, int64_t row, int64_t end, bint framed):
-        """Read the rows from `row` to `end`; of `framed`, only those with the id of the first. Returns the next row."""
+    def has_value(self, int64_t row):
+        """Whether a row has a value."""
+        if not 0 <= row < self.length:
+            raise IndexError(row)
+        return self._value(row).size >= 0
+
+    def run(self, dict known not None, int64_t row, int64_t end, bint framed):
+        """Read the rows from `row` to `end`, up to one whose id is not `known`; not `framed`, all by the one known."""
         cdef Machine m
         cdef int problem
+        cdef Ready ready
+        cdef int64_t count = len(known)
         if not 0 <= row <= end <= self.length:
             raise IndexError(row)
-        m.steps = ready.steps
-        m.tables = ready.tables
-        m.symbol_tables = ready.symbol_tables
-        m.symbols = ready.symbols
-        m.constants = ready.constants
-        m.cols = self.cols
-        m.frames = self.frames
-        m.place = 0
-        cdef int64_t first = self._frame_id(self._value(row)) if framed and row < end else 0
-        while row < end:
-            problem = 0
-            with nogil:
-                while row < end and not problem:
-                    row, problem = self._next(&m, row, framed, first)
-            if problem == NO_MEMORY:
-                raise MemoryError
-            if problem < 0:
-                return row
-            if problem:
-                self.problems.append((row - 1, m.place, problem))
-                self._cut(row - 1)
-                if add_null(self.cols, 0):
+        cdef Plan *plans = <Plan *>allocated(count * sizeof(Plan))
+        try:
+            for i, (schema_id, ready) in enumerate(known.items()):
+                plans[i] = ready.plan
+                plans[i].schema_id = schema_id if framed else NO_FRAME
+            m.plan = plans[0]
+            m.cols = self.cols
+            m.frames = self.frames
+            m.place = 0
+            while row < end:
+                problem = 0
+                with nogil:
+                    while row < end and not problem:
+                        row, problem = self._next(&m, row, framed, plans, count)
+                if problem == NO_MEMORY:
                     raise MemoryError
+                if problem < 0:
+                    break
+                if problem:
+                    self.problems.append((row - 1, m.plan.schema_id if framed else None, m.place, problem))
+                    self._cut(row - 1)
+                    if add_null(self.cols, 0):
+                        raise MemoryError
+        finally:
+            free(plans)
         return row
 
-    cdef (int64_t, int) _next(self, Machine *m, int64_t row, bint framed, int64_t first) noexcept nogil:
-        """Read a row: the next one, and the problem of this; -1 if its id is another."""
+    cdef (int64_t, int) _next(
+        self, Machine *m, int64_t row, bint framed, const Plan *plans, int64_t count
+    ) noexcept nogil:
+        """Read a row: the next one, and the problem of this; -1 if its id is not known."""
         cdef Span span = self._value(row)
+        cdef int64_t schema_id, i
         if span.size < 0:
             return row + 1, add_null(self.cols, 0)
         if framed:
-            if self._frame_id(span) != first:
-                return row, -1
+            schema_id = self._frame_id(span)
+            if schema_id != m.plan.schema_id:
+                i = 0
+                while i < count and plans[i].schema_id != schema_id:
+                    i += 1
+                if i == count:
+                    return row, -1
+                m.plan = plans[i]
             span.at += FRAME_SIZE
             span.size -= FRAME_SIZE
         m.frame_count = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,7 +19,6 @@ INT32_MAX = (1 << 31) - 1
 INT64_MIN = -(1 << 63)
 FRAME_SIZE = 5
 NULL_VALUE, NO_FRAME = -2, -1
-"""What frame_id() gives for no value, and for a value that does not begin with an id."""
 
 
 class MalformedError(Exception):
@@ -150,7 +150,7 @@ class Rows:
         self._builders = [Builder(column) for column in columns]
         self._values = values
         self._row = 0
-        self.problems: list[tuple[int, int, int]] = []
+        self.problems: list[tuple[int, int | None, int, int]] = []
 
     def frame_id(self, row: int) -> int:
         """The id of a row's schema, behind a zero byte."""
@@ -159,19 +159,23 @@ class Rows:
             return NULL_VALUE
         if len(value) < FRAME_SIZE or value[0] != 0:
             return NO_FRAME
-        return int.from_bytes(value[1:FRAME_SIZE], "big", signed=True) & 0xFFFFFFFF
+        return int.from_bytes(value[1:FRAME_SIZE], "big")
 
-    def run(self, program: Program, row: int, end: int, framed: bool) -> int:
-        """Read the rows from `row` to `end`; of `framed`, only those with the id of the first. Returns the next row."""
-        first = self.frame_id(row) if framed else 0
+    def has_value(self, row: int) -> bool:
+        """Whether a row has a value."""
+        return bool(self._values[row].is_valid)
+
+    def run(self, known: dict[Any, Program], row: int, end: int, framed: bool) -> int:
+        """Read the rows from `row` to `end`, up to one whose id is not `known`; not `framed`, all by the one known."""
         while row < end:
-            value = self._values[row].as_py()
-            if value is not None and framed and self.frame_id(row) != first:
-                return row
+            value, schema_id = self._values[row].as_py(), self.frame_id(row) if framed else next(iter(known))
             if value is None:
                 self.null()
+            elif schema_id not in known:
+                return row
             else:
-                self._read(program, value[FRAME_SIZE:] if framed else value, row)
+                data = value[FRAME_SIZE:] if framed else value
+                self._read(known[schema_id], data, row, schema_id if framed else None)
             row += 1
         return row
 
@@ -187,12 +191,12 @@ class Rows:
             arrays[i] = self._builders[i].array([arrays[child] for child in self._columns[i].children])
         return arrays[0]
 
-    def _read(self, program: Program, value: bytes, row: int) -> None:
+    def _read(self, program: Program, value: bytes, row: int, schema_id: int | None) -> None:
         machine = _Machine(program, self._columns, self._builders, value)
         try:
             machine.run()
         except MalformedError as error:
-            self.problems.append((row, machine.place, error.problem))
+            self.problems.append((row, schema_id, machine.place, error.problem))
             self._cut()
             self._null(0)
         self._row += 1

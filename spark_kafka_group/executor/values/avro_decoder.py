@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 NULL_VALUE, NO_FRAME = -2, -1
+"""What frame_id() gives for no value, and for a value that does not begin with an id."""
+NO_ID = "the value does not begin with a zero byte and a schema id"
+NO_HEADER = "the record has no header with a schema id"
 
 _warned = False
 
@@ -93,54 +96,72 @@ class AvroDecoder:
         self._framed = framed
         self._writer_of = writer_of
         self._twin = load(decoder)
-        self._programs: dict[int | str | None, tuple[Program, Any] | str] = {}
+        self._programs: dict[int | str | None, Program] = {}
+        self._ready: dict[Any, Any] = {}
+        self._refused: dict[int | str | None, str] = {}
 
     def decode(
         self, values: pa.Array, ids: Sequence[int | str | None] | None = None
     ) -> tuple[pa.Array, list[Malformed]]:
         """The column of `values`, and what is malformed in it, which is null there."""
-        rows, row, count, malformed = self._twin.Rows(self._columns, values), 0, len(values), []
-        while row < count:
-            schema_id, reason, end = self._run(rows, row, ids, count)
-            found = reason or self._program(schema_id)
-            number = schema_id if isinstance(schema_id, int) else None
-            if isinstance(found, str):
-                if values[row].is_valid:
-                    malformed.append(Malformed(row, number, "", found))
-                rows.null()
-                row += 1
-                continue
-            plan, ready = found
-            row = rows.run(ready, row, end, self._framed)
-            malformed += [Malformed(r, number, *plan.why(problem, at)) for r, at, problem in rows.problems]
-            rows.problems.clear()
+        rows = self._twin.Rows(self._columns, values)
+        malformed = self._framed_rows(rows, len(values)) if self._framed else self._plain_rows(rows, len(values), ids)
         return rows.finish(), malformed
 
-    def _run(
-        self, rows: Any, row: int, ids: Sequence[int | str | None] | None, count: int
-    ) -> tuple[int | str | None, str, int]:
-        """The schema id of a row, why it has none, and where its run of rows ends at most."""
-        if self._framed:
+    def _framed_rows(self, rows: Any, count: int) -> list[Malformed]:
+        row, malformed = 0, []
+        while row < count:
             schema_id = rows.frame_id(row)
-            if schema_id == NULL_VALUE:
-                return None, "", row + 1
-            if schema_id == NO_FRAME:
-                return None, "the value does not begin with a zero byte and a schema id", row + 1
-            return schema_id, "", count
-        if ids is None:
-            return None, "", count
-        end = row + 1
-        while end < count and ids[end] == ids[row]:
-            end += 1
-        return ids[row], "the record has no header with a schema id" if ids[row] is None else "", end
+            refused = NO_ID if schema_id == NO_FRAME else None
+            if refused is None and schema_id != NULL_VALUE:
+                refused = self._why_refused(schema_id)
+            if refused is not None:
+                malformed.append(Malformed(row, None if schema_id == NO_FRAME else schema_id, "", refused))
+                rows.null()
+                row += 1
+            elif not self._ready:
+                rows.null()
+                row += 1
+            else:
+                row = rows.run(self._ready, row, count, True)
+                malformed += self._found(rows, None)
+        return malformed
 
-    def _program(self, schema_id: int | str | None) -> tuple[Program, Any] | str:
-        """The program for a writer's schema, or why there is none."""
-        if schema_id not in self._programs:
+    def _plain_rows(self, rows: Any, count: int, ids: Sequence[int | str | None] | None) -> list[Malformed]:
+        row, malformed = 0, []
+        while row < count:
+            schema_id, end = (ids[row], row + 1) if ids is not None else (None, count)
+            while ids is not None and end < count and ids[end] == schema_id:
+                end += 1
+            refused = self._why_refused(schema_id) if ids is None or schema_id is not None else NO_HEADER
+            number = schema_id if isinstance(schema_id, int) else None
+            if refused is None:
+                row = rows.run({schema_id: self._ready[schema_id]}, row, end, False)
+                malformed += self._found(rows, schema_id)
+            for each in range(row, end):
+                if rows.has_value(each):
+                    malformed.append(Malformed(each, number, "", refused or ""))
+                rows.null()
+            row = end
+        return malformed
+
+    def _found(self, rows: Any, schema_id: int | str | None) -> list[Malformed]:
+        """What is malformed in the rows just read; `schema_id` is theirs where it is not in the values."""
+        malformed = []
+        for row, framed_id, place, problem in rows.problems:
+            found = schema_id if framed_id is None else framed_id
+            number = found if isinstance(found, int) else None
+            malformed.append(Malformed(row, number, *self._programs[found].why(problem, place)))
+        rows.problems.clear()
+        return malformed
+
+    def _why_refused(self, schema_id: int | str | None) -> str | None:
+        """Why no value of a writer's schema can be read; None where there is a program for them."""
+        if schema_id not in self._ready and schema_id not in self._refused:
             try:
                 writer = self._reader if schema_id is None else parse(self._writer_of(schema_id))
                 made = program(writer, self._reader, self._columns)
-                self._programs[schema_id] = made, self._twin.prepared(made)
+                self._programs[schema_id], self._ready[schema_id] = made, self._twin.prepared(made)
             except (LookupError, AvroSchemaError, UnresolvableError, ValueError) as error:
-                self._programs[schema_id] = str(error.args[0]) if error.args else type(error).__name__
-        return self._programs[schema_id]
+                self._refused[schema_id] = str(error.args[0]) if error.args else type(error).__name__
+        return self._refused.get(schema_id)
