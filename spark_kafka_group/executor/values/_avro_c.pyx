@@ -39,11 +39,12 @@ cdef enum:
     UNKNOWN_SYMBOL = 6
     ITEMS = 7
     FAR_TIME = 8
-    DIGITS = 9
-    EMPTY_DECIMAL = 10
-    DEPTH = 11
-    LARGE = 12
-    NOT_READ = 13
+    NO_TIME = 9
+    DIGITS = 10
+    EMPTY_DECIMAL = 11
+    DEPTH = 12
+    LARGE = 13
+    NOT_READ = 14
     NO_MEMORY = 100  # not the value's fault
 
     # of avro_program.Do
@@ -99,6 +100,7 @@ cdef enum:
     FEW_KEYS = 16
 
 cdef int64_t FREE_ITEMS = avro_program.FREE_ITEMS
+cdef int64_t DAY_MICROS = avro_program.DAY_MICROS
 
 
 def _check_numbers():
@@ -820,7 +822,9 @@ cdef int read_symbol(Machine *m, Col *col, const Symbols *table) noexcept nogil:
     return UNKNOWN_SYMBOL if symbol.size < 0 else add_bytes(col, symbol)
 
 
-cdef int add_thousandfold(Machine *m, Col *col, int64_t value) noexcept nogil:
+cdef int add_thousandfold(Col *col, int64_t value, bint of_a_day) noexcept nogil:
+    if of_a_day and not 0 <= value < DAY_MICROS:
+        return NO_TIME
     if value > INT64_MAX // 1000 or value < -(INT64_MAX // 1000):
         return FAR_TIME
     return add_int64(col, value * 1000)
@@ -886,7 +890,7 @@ cdef int run_value(Machine *m) noexcept nogil:
         elif do == DO_INT_AS_FLOAT_AS_DOUBLE:
             problem = add_double(col, <double>(<float>read_int(cursor)))
         elif do == DO_INT_TIMES_1000:
-            problem = add_thousandfold(m, col, read_int(cursor))
+            problem = add_thousandfold(col, read_int(cursor), step.b != 0)
         elif do == DO_LONG_AS_FLOAT:
             problem = add_float(col, <float>read_long(cursor))
         elif do == DO_LONG_AS_DOUBLE:
@@ -894,7 +898,7 @@ cdef int run_value(Machine *m) noexcept nogil:
         elif do == DO_LONG_AS_FLOAT_AS_DOUBLE:
             problem = add_double(col, <double>(<float>read_long(cursor)))
         elif do == DO_LONG_TIMES_1000:
-            problem = add_thousandfold(m, col, read_long(cursor))
+            problem = add_thousandfold(col, read_long(cursor), step.b != 0)
         elif do == DO_FLOAT_AS_DOUBLE:
             problem = add_double(col, <double>read_float(cursor))
         elif do == DO_DECIMAL or do == DO_DECIMAL_FIXED:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor.values.avro_columns import Column, Kind, assembled, without_entries
-from spark_kafka_group.executor.values.avro_program import FRAMES, FREE_ITEMS, Do, Instruction, Problem, Program
+from spark_kafka_group.executor.values.avro_program import DAY_MICROS, FRAMES, FREE_ITEMS, Do, Instruction, Problem, Program
 
 INT32_MAX = (1 << 31) - 1
 INT64_MIN = -(1 << 63)
@@ -253,6 +253,8 @@ class _Machine:
 
     def times_1000(self, step: Instruction, bits: int) -> None:
         value = self._cursor.number(bits) * 1000
+        if step.b and not 0 <= value < DAY_MICROS * 1000:
+            raise MalformedError(Problem.NO_TIME)
         if not INT64_MIN <= value < -INT64_MIN:
             raise MalformedError(Problem.FAR_TIME)
         self.add(step, "<q", value)
@@ -394,6 +396,9 @@ class _Machine:
         self._frames.pop()
         return None
 
+    def skip_number(self, bits: int) -> None:
+        self._cursor.number(bits)
+
     def skip(self, size: int) -> None:
         self._cursor.take(max(size, 0))
 
@@ -438,8 +443,8 @@ HANDLERS: dict[Do, Callable[[_Machine, Instruction], int | None]] = {
     Do.FAIL: _Machine.fail,
     Do.DEFAULT: _Machine.default,
     Do.DEFAULT_END: _Machine.default_end,
-    Do.SKIP_INT: lambda m, s: m._cursor.number(32) and None,
-    Do.SKIP_LONG: lambda m, s: m._cursor.number(64) and None,
+    Do.SKIP_INT: lambda m, s: m.skip_number(32),
+    Do.SKIP_LONG: lambda m, s: m.skip_number(64),
     Do.SKIP_FIXED: lambda m, s: m.skip(s.a),
     Do.SKIP_BYTES: lambda m, s: m.skip(m._cursor.number(64)),
     Do.SKIP_LIST: _Machine.skip_list,

@@ -31,6 +31,7 @@ from spark_kafka_group.schemas.avro_schema import (
 from spark_kafka_group.schemas.avro_types import WIDENED
 
 MAX_INSTRUCTIONS = 1_000_000
+DAY_MICROS = 86_400_000_000
 FRAMES = 1000
 """Most loops, calls and defaults inside each other, while a value is read."""
 FREE_ITEMS = 100
@@ -54,6 +55,7 @@ class Do(IntEnum):
     INT_AS_DOUBLE = auto()
     INT_AS_FLOAT_AS_DOUBLE = auto()
     INT_TIMES_1000 = auto()
+    """Micro- from milliseconds, or nano- from microseconds; b is 1 for a time of a day."""
     LONG = auto()
     LONG_AS_FLOAT = auto()
     LONG_AS_DOUBLE = auto()
@@ -114,6 +116,7 @@ class Problem(IntEnum):
     UNKNOWN_SYMBOL = auto()
     ITEMS = auto()
     FAR_TIME = auto()
+    NO_TIME = auto()
     DIGITS = auto()
     EMPTY_DECIMAL = auto()
     DEPTH = auto()
@@ -130,6 +133,7 @@ REASONS = {
     Problem.UNKNOWN_SYMBOL: "the reader schema's enum has neither the symbol nor a default",
     Problem.ITEMS: "an array or map has more items than the value has bytes",
     Problem.FAR_TIME: "a time is too far away for its column",
+    Problem.NO_TIME: "a time is not one of a day",
     Problem.DIGITS: "a decimal has more digits than its type",
     Problem.EMPTY_DECIMAL: "a decimal has no bytes",
     Problem.DEPTH: f"more than {FRAMES} types are inside each other",
@@ -380,7 +384,7 @@ class _Maker:
             self._step(Do.DECIMAL_FIXED if isinstance(r, Fixed) else Do.DECIMAL, c, r.precision, size)
         elif number is not None:
             thousand = logical in MILLIS and not self._is_plain_long(c)
-            self._step(TIMES_1000[kind(w)] if thousand else number, c)
+            self._step(TIMES_1000[kind(w)] if thousand else number, c, b=int(thousand and logical == "time-micros"))
         elif isinstance(r, Fixed):
             self._step(Do.FIXED, c, r.size)
         else:

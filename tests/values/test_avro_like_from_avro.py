@@ -1,0 +1,109 @@
+"""Spark's from_avro, in real Spark, is the judge of schemas, rows, and what is malformed."""
+
+from __future__ import annotations
+
+import json
+import os
+from random import Random
+
+import pyarrow as pa
+import pytest
+from avro_cases import Case, case_of, varint
+from from_avro import plain, read, with_avro
+
+from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
+from spark_kafka_group.schemas.avro_schema import parse
+from spark_kafka_group.schemas.avro_types import spark_type
+
+SEED = int(os.environ.get("AVRO_SEED", "1"))
+AT_ONCE = 50
+
+
+@pytest.fixture(scope="module")
+def avro(spark):
+    return with_avro(spark)
+
+
+def ours(case):
+    made = AvroDecoder(case.reader, None, False, {1: case.writer}.__getitem__)
+    array, malformed = made.decode(pa.array(case.values, pa.binary()), [1] * len(case.values))
+    return plain(array), malformed
+
+
+def check(avro, cases):
+    """Same types and same rows; a row of nulls is from_avro's malformed value, as `mark` is never null."""
+    schema, columns = read(avro, cases, "PERMISSIVE")
+    for case, field, column in zip(cases, schema.fields, columns, strict=True):
+        assert field.dataType == spark_type(parse(case.reader)), case
+        rows, malformed = ours(case)
+        theirs = [None if row["mark"] is None else row for row in plain(column)]
+        assert rows == theirs, (case, malformed)
+
+
+def test_random_values_are_those_of_from_avro(avro):
+    check(avro, [case_of(Random(f"{SEED} {i}"), good=i % 2 == 0) for i in range(AT_ONCE)])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", range(20))
+def test_thousands_of_random_values_are_those_of_from_avro(avro, part):
+    check(avro, [case_of(Random(f"{SEED} {part} {i}"), values=30, good=i % 2 == 0) for i in range(2 * AT_ONCE)])
+
+
+def test_good_values_are_no_error_of_from_avro_either(avro):
+    cases = [case_of(Random(f"{SEED} good {i}")) for i in range(AT_ONCE)]
+    good = [case for case in cases if not ours(case)[1]]
+    assert len(good) > AT_ONCE / 3
+    for case, column in zip(good, read(avro, good, "FAILFAST")[1], strict=True):
+        assert plain(column) == ours(case)[0], case
+
+
+INT = varint(7)
+OPTIONAL = {"name": "b", "type": [{"type": "array", "items": "int"}, "null"], "default": []}
+ROOT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+SAME_BUT_CASE = {**ROOT, "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}
+NULL_ARRAY = {"type": "array", "items": "null"}
+TIME = {"type": "long", "logicalType": "time-micros"}
+DIFFERENCES = {
+    # what differs: the writer's schema, the reader's, a value, what it is here, what from_avro has (None: malformed)
+    "a null at the top is null": (["null", "int"], ["null", "int"], varint(0), None, 0),
+    "a record at the top may be null": (["null", ROOT], ["null", ROOT], varint(0), None, {"a": None}),
+    "a union at the top is read": (
+        ["int", "string"],
+        ["int", "string"],
+        varint(0) + INT,
+        {"member0": 7, "member1": None},
+        {"member0": None, "member1": None},
+    ),
+    "fields that differ in case are read": (
+        SAME_BUT_CASE,
+        SAME_BUT_CASE,
+        INT + INT,
+        {"a": 7, "A": 7},
+        {"a": None, "A": None},
+    ),
+    "an empty array is the default of a field that may be null": (
+        ROOT,
+        {**ROOT, "fields": [*ROOT["fields"], OPTIONAL]},
+        INT,
+        {"a": 7, "b": []},
+        {"a": None, "b": None},
+    ),
+    "many items without bytes are malformed": (
+        NULL_ARRAY,
+        NULL_ARRAY,
+        varint(1000) + varint(0),
+        None,
+        [None] * 1000,
+    ),
+    "a time that is none of a day is malformed": (TIME, TIME, varint(-1), None, -1000),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_it_differs_from_from_avro(avro, name):
+    writer, reader, value, here, there = DIFFERENCES[name]
+    case = Case(json.dumps(writer), json.dumps(reader), (value,))
+    assert ours(case)[0] == [here]
+    assert plain(read(avro, [case], "PERMISSIVE")[1][0]) == [there]
