@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import avro_values
 import encoders
 import large
 import mutate
@@ -329,6 +330,8 @@ TARGETS = {
     "encoder": Target(
         encoders.encoded, (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"), encoders.generate, share=3, sanitized=True
     ),
+    "avro": Target(avro_values.decoded, (), avro_values.generate, avro_values.change, share=3, sanitized=True),
+    "avro-schema": Target(avro_values.parsed, (*avro_values.WORDS, *JSON_WORDS)),
     "large": Target(
         large.run,
         cases=tuple(map(str.encode, large.CASES)),

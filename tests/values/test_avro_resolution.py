@@ -1,4 +1,4 @@
-"""What a value of a writer's schema is in a reader's, by the specification, and by Java's Avro where it has own rules."""
+"""What a value of a writer's schema is in a reader's: by the specification, and as Java's Avro has it."""
 
 from __future__ import annotations
 

@@ -381,7 +381,8 @@ cdef inline int add_fixed(Col *col, const Span span) noexcept nogil:
     """Bytes that are a number already; the cursor has failed if there are none."""
     if next_row(col):
         return NO_MEMORY
-    memcpy(col.fixed + (col.rows - 1) * col.width, span.at, <size_t>span.size)
+    if span.size:
+        memcpy(col.fixed + (col.rows - 1) * col.width, span.at, <size_t>span.size)
     return 0
 
 
