@@ -13,7 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor.values.avro_columns import Column, Kind, assembled, without_entries
-from spark_kafka_group.executor.values.avro_program import DAY_MICROS, FRAMES, FREE_ITEMS, Do, Instruction, Problem, Program
+from spark_kafka_group.executor.values.avro_program import (
+    DAY_MICROS,
+    FRAMES,
+    FREE_ITEMS,
+    Do,
+    Instruction,
+    Problem,
+    Program,
+)
 
 INT32_MAX = (1 << 31) - 1
 INT64_MIN = -(1 << 63)
