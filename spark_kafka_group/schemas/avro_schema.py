@@ -314,9 +314,9 @@ def _checked_name(name: str) -> str:
     """Letters, digits and underscores, of any language, as Java's Avro takes them."""
     kinds = [unicodedata.category(character) for character in name]
     if not name or not all(kind[0] == "L" or kind == "Nd" or c == "_" for kind, c in zip(kinds, name, strict=True)):
-        raise AvroSchemaError(f"{shortened(name)!r} is no Avro name: letters, digits and underscores")
+        raise AvroSchemaError(f"{shortened(repr(name))} is no Avro name: letters, digits and underscores")
     if kinds[0] == "Nd":
-        raise AvroSchemaError(f"{shortened(name)!r} is no Avro name: it begins with a digit")
+        raise AvroSchemaError(f"{shortened(repr(name))} is no Avro name: it begins with a digit")
     return name
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -50,6 +53,10 @@ SIMPLE: dict[str, DataType] = {
     "local-timestamp-millis": TimestampNTZType(), "local-timestamp-micros": TimestampNTZType(),
 }  # fmt: skip
 """Spark's types (SchemaConverters.toSqlType); a logical type that is missing here is the type that it is written as."""
+OWN_TYPES = (IntegerType(), LongType(), TimeType(6))
+"""Where from_avro looks for a type of Spark's own."""
+UNITS = {name: number for number, name in enumerate(("day", "hour", "minute", "second"))}
+"""Of an interval, as DayTimeIntervalType numbers them."""
 WIDENED = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 """Unions that are one number in Spark."""
 
@@ -118,9 +125,25 @@ class _SparkTypes:
             return DecimalType(node.precision, node.scale)
         if isinstance(node, Fixed):
             return SIMPLE["bytes"]
-        if node.own_type is not None and node.kind in ("int", "long") and node.logical != "date":
+        simple = SIMPLE.get(node.logical or "", SIMPLE[node.kind])
+        if node.own_type is None or simple not in OWN_TYPES or (node.logical or "").endswith("nanos"):
+            return simple
+        own = _own_type(node)
+        if own is None:
             raise AvroSchemaError(
                 f"the Avro schema has Spark's own type {shortened(node.own_type)}, which is not read: remove "
                 f"spark.sql.catalyst.type from the reader schema"
             )
-        return SIMPLE.get(node.logical or "", SIMPLE[node.kind])
+        return own
+
+
+def _own_type(node: Primitive) -> DataType | None:
+    """The type that Spark's to_avro has written besides Avro's: of times and intervals."""
+    own = node.own_type or ""
+    if node.logical == "time-micros" and (time := re.fullmatch(r"time\(([0-6])\)", own)):
+        return TimeType(int(time[1]))
+    interval = re.fullmatch(r"interval (\w+)(?: to (\w+))?", own)
+    if node.kind != "long" or node.logical is not None or interval is None:
+        return None
+    start, end = (UNITS.get(unit) for unit in (interval[1], interval[2] or interval[1]))
+    return None if start is None or end is None or start > end else DayTimeIntervalType(start, end)

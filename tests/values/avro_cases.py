@@ -21,6 +21,7 @@ LOGICAL = (
     {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
     {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10},
     {"type": "string", "logicalType": "uuid"},
+    {"type": "long", "spark.sql.catalyst.type": "interval day to second"},
     {"type": "bytes", "logicalType": "unknown"},
 )
 PROMOTED = {

@@ -19,6 +19,7 @@ def logical(kind, logical_type, **more):
     return {"type": kind, "logicalType": logical_type, **more}
 
 
+OWN = "spark.sql.catalyst.type"
 TYPES = [
     ("null", "void"),
     ("boolean", "boolean"),
@@ -56,6 +57,11 @@ TYPES = [
     (["null"], "struct<>"),
     ([], "struct<>"),
     ({"type": "record", "name": "R", "fields": []}, "struct<>"),
+    (logical("long", "time-micros", **{OWN: "time(3)"}), "time(3)"),
+    (logical("long", "timestamp-micros", **{OWN: "time(3)"}), "timestamp"),
+    (logical("long", "timestamp-nanos", **{OWN: "timestamp_ltz(9)"}), "bigint"),
+    ({"type": "long", OWN: "interval day to second"}, "interval day to second"),
+    ({"type": "long", OWN: "interval hour"}, "interval hour"),
 ]
 
 
@@ -146,7 +152,8 @@ def test_what_is_wrong_is_said_in_one_sentence(schema, said):
         (record(["null", "R"]), "has itself in it"),
         (record({"type": "array", "items": "R"}), "has itself in it"),
         (logical("bytes", "decimal", precision=39), "39 digits"),
-        ({"type": "long", "spark.sql.catalyst.type": "interval day to second"}, "Spark's own type"),
+        ({"type": "int", OWN: "interval year"}, "Spark's own type"),
+        ({"type": "long", OWN: "bigint"}, "Spark's own type"),
     ],
 )
 def test_a_schema_that_is_no_column_is_refused(schema, said):
