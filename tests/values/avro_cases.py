@@ -46,10 +46,10 @@ class Case:
 
 
 class Making:
-    """Makes schemas; `simple` has no logical types, and only unions with null."""
+    """Makes schemas: `simple` ones without logical types and large unions; `empty` ones, as arrays of nulls."""
 
-    def __init__(self, rng: Random, simple: bool = False) -> None:
-        self.rng, self.simple, self.named = rng, simple, 0
+    def __init__(self, rng: Random, simple: bool = False, empty: bool = True) -> None:
+        self.rng, self.simple, self.empty, self.named = rng, simple, empty, 0
 
     def name(self, letter: str) -> str:
         self.named += 1
@@ -64,7 +64,7 @@ class Making:
         return getattr(self, self.rng.choice(kinds))(depth - 1)
 
     def primitive(self, depth: int) -> Schema:
-        return self.rng.choice(PRIMITIVES)
+        return self.rng.choice(PRIMITIVES if self.empty else PRIMITIVES[1:])
 
     def logical(self, depth: int) -> Schema:
         if self.rng.random() < 0.2:
@@ -78,8 +78,11 @@ class Making:
             }
         return dict(self.rng.choice(LOGICAL))
 
-    def record(self, depth: int, least: int = 0) -> Schema:
-        fields = [{"name": self.name("f"), "type": self.schema(depth)} for _ in range(self.rng.randint(least, 4))]
+    def record(self, depth: int) -> Schema:
+        fields = [
+            {"name": self.name("f"), "type": self.schema(depth)}
+            for _ in range(self.rng.randint(0 if self.empty else 1, 4))
+        ]
         made = {"type": "record", "name": self.name("R"), "fields": fields}
         if self.rng.random() < 0.2:
             made["namespace"] = "a.b"
@@ -109,7 +112,11 @@ class Making:
         return {"type": "enum", "name": self.name("E"), "symbols": symbols}
 
     def fixed(self, depth: int) -> Schema:
-        return {"type": "fixed", "name": self.name("F"), "size": self.rng.choice((0, 1, 3, 12, 16))}
+        return {
+            "type": "fixed",
+            "name": self.name("F"),
+            "size": self.rng.choice((0 if self.empty else 2, 1, 3, 12, 16)),
+        }
 
     def root(self) -> Schema:
         """A record with an int in front: where that is null in Spark the value was malformed."""
@@ -124,7 +131,7 @@ class Making:
             branches = [self.evolved(branch) for branch in schema]
             if rng.random() < 0.3:
                 rng.shuffle(branches)
-            if rng.random() < 0.1 and len(branches) > 1:
+            if self.empty and rng.random() < 0.1 and len(branches) > 1:
                 branches.pop()
             found = {kind_of(branch): branch for branch in branches if not isinstance(branch, list)}
             return next(iter(found.values())) if len(found) == 1 and rng.random() < 0.5 else list(found.values())
@@ -167,6 +174,8 @@ class Making:
             if 0.1 <= chance < 0.2 and field["name"] != "mark":
                 evolved = evolved | {"name": self.name("g"), "aliases": [field["name"]]}
             made.append(evolved)
+        if not made and not self.empty:
+            made.append(fields[0])
         for _ in range(rng.choice((0, 0, 0, 1, 2))):
             kind, default = self.added()
             made.append({"name": self.name("h"), "type": kind, "default": default})
@@ -292,9 +301,9 @@ def damaged(rng: Random, value: bytes) -> bytes:
     return bytes(data)
 
 
-def case_of(rng: Random, values: int = 6, simple: bool = False, good: bool = True) -> Case:
+def case_of(rng: Random, values: int = 6, simple: bool = False, good: bool = True, empty: bool = True) -> Case:
     """A random case: the values are sound, or damaged too."""
-    making = Making(rng, simple)
+    making = Making(rng, simple, empty)
     writer = making.root()
     reader = making.evolved(writer) if rng.random() < 0.7 else writer
     if isinstance(reader, list):

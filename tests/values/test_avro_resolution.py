@@ -140,6 +140,7 @@ READ = {
     "a decimal's lowest 64 bits": (DECIMAL, DECIMAL, b"\x12\x01" + bytes(7) + b"\x05", decimal.Decimal("0.05")),
     "a boolean that is neither 0 nor 1": ("boolean", "boolean", b"\x02", False),
     "text that is no UTF-8": ("string", "string", b"\x0aa\xffb\xc3(", "a\ufffdb\ufffd("),
+    "the begin of a surrogate at the end": ("string", "string", b"\x06a\xed\xa0", "a\ufffd"),
     "a surrogate": ("string", "string", b"\x06\xed\xa0\x80", "\ufffd"),
     "bytes behind the value": ("int", "int", INT + b"more", 7),
     "a number with bits above": ("int", "int", b"\x8e\x80\x80\x80\x70", 7),

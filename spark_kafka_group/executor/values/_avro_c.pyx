@@ -435,8 +435,8 @@ cdef int character(const uint8_t *at, const uint8_t *end) noexcept nogil:
         if first == 0xE0:
             low = 0xA0
         elif first == 0xED:
-            if follows(at + 1, end, 0xA0, 0xBF) and follows(at + 2, end, 0x80, 0xBF):
-                return -3
+            if follows(at + 1, end, 0xA0, 0xBF):
+                return -3 if follows(at + 2, end, 0x80, 0xBF) else -2
             high = 0x9F
     else:
         more = 3

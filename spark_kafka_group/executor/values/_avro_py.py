@@ -487,16 +487,9 @@ def text_of(data: bytes) -> bytes:
 def _replaced(data: bytes) -> bytes:
     parts, at = [], 0
     while at < len(data):
-        size = 3
-        if data[at] == 0xED and at + 3 <= len(data) and data[at + 1] in range(0xA0, 0xC0) and data[at + 2] >> 6 == 2:
-            parts.append("\ufffd")
-        else:
-            size = next((n for n in range(1, 5) if _is_character(data[at : at + n])), 0)
-            parts.append(data[at : at + size].decode())
-            if not size:
-                size = _bad_size(data[at : at + 4])
-                parts.append("\ufffd")
-        at += size
+        size = next((n for n in range(1, 5) if _is_character(data[at : at + n])), 0)
+        parts.append(data[at : at + size].decode() if size else "\ufffd")
+        at += size or _bad_size(data[at : at + 4])
     return "".join(parts).encode()
 
 
@@ -508,7 +501,9 @@ def _is_character(data: bytes) -> bool:
 
 
 def _bad_size(data: bytes) -> int:
-    """How many bytes one replacement stands for: as many as begin a character."""
+    """How many bytes one replacement stands for: as many as begin a character, or all of an encoded surrogate."""
+    if data[0] == 0xED and b"\xa0" <= data[1:2] < b"\xc0":
+        return 3 if b"\x80" <= data[2:3] < b"\xc0" else 2
     try:
         data.decode()
     except UnicodeDecodeError as error:
