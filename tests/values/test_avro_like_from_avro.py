@@ -5,6 +5,7 @@ Random schemas have no arrays of nulls or of empty records here: the lists that 
 
 from __future__ import annotations
 
+import decimal
 import json
 import os
 from random import Random
@@ -15,13 +16,15 @@ from avro_cases import Case, case_of, varint
 from from_avro import plain, read, with_avro
 
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
-from spark_kafka_group.executor.values.avro_program import REASONS, Problem
+from spark_kafka_group.executor.values.avro_instructions import REASONS, Problem
 from spark_kafka_group.schemas.avro_schema import parse
 from spark_kafka_group.schemas.avro_types import spark_type
 
 SEED = int(os.environ.get("AVRO_SEED", "1"))
 AT_ONCE = 50
 ON_PURPOSE = {REASONS[Problem.NO_TIME], REASONS[Problem.ITEMS]}
+LATER = {REASONS[Problem.FAR_TIME], REASONS[Problem.DIGITS], REASONS[Problem.EMPTY_DECIMAL]}
+"""What from_avro finds in a map only after entries whose keys come again are gone."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,8 @@ def check(avro, cases):
     for case, field, column in zip(cases, schema.fields, columns, strict=True):
         assert field.dataType == spark_type(parse(case.reader)), case
         rows, malformed = ours(case)
-        on_purpose = {found.row for found in malformed if found.reason in ON_PURPOSE}
+        reasons = ON_PURPOSE | LATER if '"map"' in case.reader else ON_PURPOSE
+        on_purpose = {found.row for found in malformed if found.reason in reasons}
         theirs = [None if row["mark"] is None or i in on_purpose else row for i, row in enumerate(plain(column))]
         assert rows == theirs, (case, malformed)
 
@@ -76,6 +80,7 @@ OPTIONAL = {"name": "b", "type": [{"type": "array", "items": "int"}, "null"], "d
 ROOT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 SAME_BUT_CASE = {**ROOT, "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}
 NULL_ARRAY = {"type": "array", "items": "null"}
+DECIMALS = {"type": "map", "values": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}}
 TIME = {"type": "long", "logicalType": "time-micros"}
 DIFFERENCES = {
     # what differs: the writer's schema, the reader's, a value, what it is here, what from_avro has (None: malformed)
@@ -108,6 +113,13 @@ DIFFERENCES = {
         varint(1000) + varint(0),
         None,
         [None] * 1000,
+    ),
+    "an entry that does not fit is malformed, though its key comes again": (
+        DECIMALS,
+        DECIMALS,
+        varint(2) + b"\x02k" + b"\x06\0\x27\x10" + b"\x02k" + b"\x02\x01" + varint(0),
+        None,
+        [(b"k", decimal.Decimal("0.01"))],
     ),
     "a time that is none of a day is malformed": (TIME, TIME, varint(-1), None, -1000),
 }

@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor.values.avro_columns import Column
-from spark_kafka_group.executor.values.avro_program import Program
+from spark_kafka_group.executor.values.avro_instructions import Program
 
 class Rows:
     problems: list[tuple[int, int | None, int, int]]

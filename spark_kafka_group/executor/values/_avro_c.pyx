@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.values import avro_columns, avro_program
+from spark_kafka_group.executor.values import avro_columns, avro_instructions
 from spark_kafka_group.executor.values.avro_columns import assembled, without_entries
 
 
@@ -30,7 +30,7 @@ cdef enum:
     LIST = 6
     MAP = 7
 
-    # of avro_program.Problem
+    # of avro_instructions.Problem
     SHORT = 1
     OVERLONG = 2
     NEGATIVE = 3
@@ -47,7 +47,7 @@ cdef enum:
     NOT_READ = 14
     NO_MEMORY = 100  # not the value's fault
 
-    # of avro_program.Do
+    # of avro_instructions.Do
     DO_END = 1
     DO_NULL = 2
     DO_STRUCT = 3
@@ -99,26 +99,26 @@ cdef enum:
     FIRST_BYTES = 256
     FEW_KEYS = 16
 
-cdef int64_t FREE_ITEMS = avro_program.FREE_ITEMS
-cdef int64_t DAY_MICROS = avro_program.DAY_MICROS
+cdef int64_t FREE_ITEMS = avro_instructions.FREE_ITEMS
+cdef int64_t DAY_MICROS = avro_instructions.DAY_MICROS
 
 
 def _check_numbers():
     """Fail at import where the numbers above are not those of Python's."""
     here = {
-        avro_program.Do: (DO_END, DO_LONG_TIMES_1000, DO_STRING, DO_ENUM, DO_MAP_NEXT, DO_FAIL, DO_SKIP_INT, DO_RETURN),
-        avro_program.Problem: (SHORT, ITEMS, NOT_READ),
+        avro_instructions.Do: (DO_END, DO_LONG_TIMES_1000, DO_STRING, DO_ENUM, DO_MAP_NEXT, DO_FAIL, DO_SKIP_INT, DO_RETURN),
+        avro_instructions.Problem: (SHORT, ITEMS, NOT_READ),
         avro_columns.Kind: (NULLS, BYTES, MAP),
     }
     for kind, numbers in here.items():
         names = {
-            avro_program.Do: "END LONG_TIMES_1000 STRING ENUM MAP_NEXT FAIL SKIP_INT RETURN",
-            avro_program.Problem: "SHORT ITEMS NOT_READ",
+            avro_instructions.Do: "END LONG_TIMES_1000 STRING ENUM MAP_NEXT FAIL SKIP_INT RETURN",
+            avro_instructions.Problem: "SHORT ITEMS NOT_READ",
             avro_columns.Kind: "NULLS BYTES MAP",
         }[kind]
         if tuple(kind[name] for name in names.split()) != numbers:
             raise ImportError(f"the numbers of {kind.__name__} have changed: compile the decoder again")
-    if avro_program.FRAMES != MOST_FRAMES:
+    if avro_instructions.FRAMES != MOST_FRAMES:
         raise ImportError("FRAMES has changed: compile the decoder again")
 
 

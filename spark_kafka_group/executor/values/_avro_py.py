@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor.values.avro_columns import Column, Kind, assembled, without_entries
-from spark_kafka_group.executor.values.avro_program import (
+from spark_kafka_group.executor.values.avro_instructions import (
     DAY_MICROS,
     FRAMES,
     FREE_ITEMS,

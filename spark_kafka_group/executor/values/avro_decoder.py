@@ -12,7 +12,8 @@ import pyarrow as pa
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.values.avro_columns import columns_of
-from spark_kafka_group.executor.values.avro_program import Program, program
+from spark_kafka_group.executor.values.avro_instructions import Program
+from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
 from spark_kafka_group.executor.values.contract import Malformed
 from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
