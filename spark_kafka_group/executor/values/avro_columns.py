@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from spark_kafka_group.schemas.arrow_types import arrow_type
@@ -104,4 +103,4 @@ def without_entries(
         total += keep
         before.append(total)
     mask = pa.array(kept, pa.bool_())
-    return [before[end] for end in ends], [pc.filter(child, mask) for child in children]
+    return [before[end] for end in ends], [child.filter(mask) for child in children]
