@@ -79,13 +79,13 @@ INT = varint(7)
 OPTIONAL = {"name": "b", "type": [{"type": "array", "items": "int"}, "null"], "default": []}
 ROOT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 SAME_BUT_CASE = {**ROOT, "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}
-NULL_ARRAY = {"type": "array", "items": "null"}
+OF_NO_BYTES = {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}
 DECIMALS = {"type": "map", "values": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}}
 TIME = {"type": "long", "logicalType": "time-micros"}
 DIFFERENCES = {
     # what differs: the writer's schema, the reader's, a value, what it is here, what from_avro has (None: malformed)
     "a null at the top is null": (["null", "int"], ["null", "int"], varint(0), None, 0),
-    "a record at the top may be null": (["null", ROOT], ["null", ROOT], varint(0), None, {"a": None}),
+    "a record at the top that may be null is read": (["null", ROOT], ["null", ROOT], varint(0), None, {"a": None}),
     "a union at the top is read": (
         ["int", "string"],
         ["int", "string"],
@@ -108,11 +108,11 @@ DIFFERENCES = {
         {"a": None, "b": None},
     ),
     "many items without bytes are malformed": (
-        NULL_ARRAY,
-        NULL_ARRAY,
+        OF_NO_BYTES,
+        OF_NO_BYTES,
         varint(1000) + varint(0),
         None,
-        [None] * 1000,
+        [b""] * 1000,
     ),
     "an entry that does not fit is malformed, though its key comes again": (
         DECIMALS,
