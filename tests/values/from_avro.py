@@ -29,6 +29,11 @@ def with_avro(spark: SparkSession) -> SparkSession:
     for limit in ("collectionItems", "bytes", "string"):
         spark._jvm.java.lang.System.setProperty(f"org.apache.avro.limits.{limit}.maxLength", str(MOST))  # type: ignore
     session = spark.newSession()
+    for name, value in (
+        ("wholeStage", "false"),
+        ("factoryMode", "NO_CODEGEN"),
+    ):  # code for a hundred columns takes long
+        session.conf.set(f"spark.sql.codegen.{name}", value)
     session.sql(f"ADD JAR '{jar}'")
     return session
 
