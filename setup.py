@@ -52,7 +52,9 @@ def extensions() -> list[Extension]:
             define_macros=[("Py_LIMITED_API", OLDEST)] if STABLE else [],
             py_limited_api=STABLE,
         )
-        for folder, name in ((DECODE, "_decode_c"), (ENCODE, "_encode_c"), (VALUES, "_avro_c"))
+        for folder, name in (
+            (DECODE, "_decode_c"), (ENCODE, "_encode_c"), (VALUES, "_avro_c"), (VALUES, "_json_c"),
+        )
     ]
 
 

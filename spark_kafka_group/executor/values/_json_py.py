@@ -55,7 +55,7 @@ from spark_kafka_group.executor.values.json_tokens import (
 from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
 
 FRAME_SIZE = 5  # a zero byte and the schema's id
-INTEGER_BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 NOT_FINITE = {
     "NaN": float("nan"),
     "+INF": float("inf"),
@@ -124,7 +124,8 @@ class JsonDecoder:
         A malformed row has what from_json gives for it: the fields that fit, and null if there is none. A schema id is
         told where it is a number.
         """
-        found, malformed = [], []
+        found: list[Any] = []
+        malformed: list[Malformed] = []
         for row, value in enumerate(values):
             data = value.as_py()
             if data is None:

@@ -83,12 +83,13 @@ def _neighbour(value: float, up: bool) -> float | None:
 
 
 def double_as_text(value: float) -> str:
-    """Java's ``Double.toString``, of Java 19 and newer: as few digits as tell the value."""
+    """Java's ``Double.toString``, of Java 19 and newer: as few digits as tell the value, and two at least."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    shortest = Decimal(repr(value)).normalize()
+    sign, digits, exponent = (shortest if len(shortest.as_tuple().digits) > 1 else Decimal(f"{value:.1e}")).as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
     assert isinstance(exponent, int)
     point = exponent + len(digits) if text else 1

@@ -113,6 +113,12 @@ def offset_s(zone: Zone, days: int, second: int) -> int:
     return int(offset.total_seconds())
 
 
+def whole_day_offset(zone: Zone, days: int) -> int | None:
+    """The zone's offset where it is the same for each local time of a day; else None."""
+    found = {offset_s(zone, days, hour * 3600) for hour in range(25)}
+    return found.pop() if len(found) == 1 else None
+
+
 def date_of(text: str) -> int | None:
     """Days since 1970-01-01, as from_json reads a DATE; None if it cannot."""
     found = _date(text.encode("utf-8", "replace"))

@@ -310,7 +310,7 @@ class Tokens:
         """Up to the closing quote, which is read."""
         parts = []
         while True:
-            run = plain(self.source, self.at)  # type: ignore[misc]
+            run = plain(self.source, self.at)
             self.at = run.end()
             if self.at >= self.end:
                 raise BadJsonError(f"a {what} without end")
