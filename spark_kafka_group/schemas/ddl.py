@@ -42,11 +42,12 @@ from pyspark.sql.types import (
 
 from spark_kafka_group.errors import OptionError
 
-MAX_CHARACTERS = 4_000_000
+MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 100
 MAX_PRECISION = 38
 MAX_TIME_DIGITS = 9
 DEFAULT_DECIMAL = (10, 0)
+COLLATIONS = "__COLLATIONS"
 SHOWN = 40
 
 SIMPLE: dict[str, Callable[[], DataType]] = {
@@ -85,11 +86,14 @@ IN_JSON: dict[str, Callable[[], DataType]] = {
 DAY_TIME = ("day", "hour", "minute", "second")
 YEAR_MONTH = ("year", "month")
 
+SPACE = r"\ \t-\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+
 _token = re.compile(
-    r"""(?P<space> (?: [ \t-\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+ | --[^\r\n]*\r?\n? | /\*.*?\*/ )+ )
+    rf"""(?P<space> (?: [{SPACE}]+ | --[^\r\n]*\r?\n? | /\*.*?\*/ )+ )
       | (?P<quoted> `(?:[^`]|``)*` )
       | (?P<text> [rR]?(?: '[^'\\]*(?:\\.[^'\\]*)*' | "[^"\\]*(?:\\.[^"\\]*)*" ) )
       | (?P<word> [0-9A-Za-z_]+ )
+      | (?P<open> (?: /\* | [`'"] ).* )
       | (?P<mark> <> | . )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -103,7 +107,7 @@ _json_interval = re.compile(r"interval (\w+)(?: to (\w+))?").fullmatch
 ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Token:
     """A token of DDL text, and where it begins."""
 
@@ -305,8 +309,8 @@ class _Reader:
                 raise OptionError(f"TIME({precision}) has more than {MAX_TIME_DIGITS} digits of a second")
             self._with_zone(with_zone=False)
             return TimeType(precision)
-        if name == "string" and self._take("collate"):
-            return StringType(self._name().upper())
+        if name == "string" and self._take("collate") and (collation := self._name().upper()) != "UTF8_BINARY":
+            raise OptionError(f"STRING COLLATE {collation}: a column of values has no collation, so write STRING")
         if name == "timestamp" and (zone := self._with_zone(with_zone=True)) is not None:
             return TimestampType() if zone else TimestampNTZType()
         return make()
@@ -410,6 +414,8 @@ def _json_field(given: Any, place: str, depth: int) -> StructField:
     metadata = given.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise OptionError(f"{here} has metadata that are no object")
+    if COLLATIONS in metadata:
+        raise OptionError(f"{here} has a collation, and a column of values has none: leave {COLLATIONS} out")
     nullable = _member(given, "nullable", bool, here)
     return StructField(name, _json_type(given.get("type"), here, depth + 1), nullable, metadata)
 

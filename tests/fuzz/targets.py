@@ -18,6 +18,7 @@ from typing import Any
 
 import avro_values
 import encoders
+import json_values
 import large
 import mutate
 import twins
@@ -332,6 +333,8 @@ TARGETS = {
     ),
     "avro": Target(avro_values.decoded, (), avro_values.generate, avro_values.change, share=3, sanitized=True),
     "avro-schema": Target(avro_values.parsed, (*avro_values.WORDS, *JSON_WORDS)),
+    "json": Target(json_values.decoded, (), json_values.generate, json_values.change, share=3, sanitized=True),
+    "ddl": Target(json_values.parsed, (*json_values.DDL_WORDS, *JSON_WORDS)),
     "large": Target(
         large.run,
         cases=tuple(map(str.encode, large.CASES)),

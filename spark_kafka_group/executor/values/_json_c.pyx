@@ -23,7 +23,7 @@ from spark_kafka_group.executor.values.contract import Malformed
 from spark_kafka_group.executor.values.java_times import whole_day_offset, zone_of
 
 cdef extern from "Python.h":
-    double PyOS_string_to_double(const char *s, char **endptr, object overflow_exception) except? -1.0
+    double PyOS_string_to_double(const char *s, char **endptr, void *overflow_exception) except? -1.0
 
 cdef extern from *:
     """
@@ -742,7 +742,7 @@ cdef int double_of(Number *number, double *found) noexcept:
     memcpy(text, number.start, size)
     text[size] = 0
     try:
-        found[0] = PyOS_string_to_double(text, NULL, None)
+        found[0] = PyOS_string_to_double(text, NULL, NULL)
     except ValueError:
         return GIVEN_UP
     return OK
@@ -1251,12 +1251,12 @@ cdef class JsonDecoder:
         cdef int32_t child
         for row in range(node.count):
             nulls += not node.valid[row]
-        valid = packed(node.valid, node.count) if nulls else None
+        valid = bits_of(node.valid, node.count) if nulls else None
         if node.kind == STRUCT:
             children = [self.finished(node.first + child, type.field(child).type) for child in range(node.children)]
             return pa.Array.from_buffers(type, node.count, [valid], nulls, children=children)
         if node.kind == BOOLEAN:
-            return pa.Array.from_buffers(type, node.count, [valid, packed(node.data, node.count)], nulls)
+            return pa.Array.from_buffers(type, node.count, [valid, bits_of(node.data, node.count)], nulls)
         if node.width:
             return pa.Array.from_buffers(
                 type, node.count, [valid, copied(node.data, node.count * node.width)], nulls
@@ -1300,10 +1300,12 @@ cdef inline uint32_t hash_of(const uint8_t *name, Py_ssize_t size) noexcept:
 
 
 cdef copied(const uint8_t *data, Py_ssize_t size):
-    return pa.py_buffer(PyBytes_FromStringAndSize(<const char *> data if size else b"", size))
+    if not size:
+        return pa.py_buffer(b"")
+    return pa.py_buffer(PyBytes_FromStringAndSize(<const char *> data, size))
 
 
-cdef packed(const uint8_t *rows, Py_ssize_t count):
+cdef bits_of(const uint8_t *rows, Py_ssize_t count):
     """A bit a row, of a byte a row."""
     cdef Py_ssize_t size = (count + 7) // 8, row
     cdef uint8_t *bits = <uint8_t *> calloc(size + 1, 1)

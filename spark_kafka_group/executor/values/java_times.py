@@ -45,7 +45,7 @@ NOT_JAVAS = ("right/", "posix/", "posixrules", "localtime", "Factory")
 MAX_OFFSET_S = 18 * 3600
 TRIMMED = bytes(range(33)) + b"\x7f"
 SPACES = "".join(map(chr, range(33)))
-YEAR_DIGITS_OF_DATES, YEAR_DIGITS_OF_TIMESTAMPS = 7, 6
+YEAR_DIGITS = 6  # of timestamps
 
 Zone = ZoneInfo | timezone
 
@@ -53,6 +53,7 @@ _single_hour = re.compile(r"([+-])(\d):", re.ASCII)
 _single_minute = re.compile(r"([+-])(\d\d):(\d)$", re.ASCII)
 _offset = re.compile(r"([+-])(?:(\d)|(\d\d)(?:(\d\d)(\d\d)?|:(\d\d)(?::(\d\d))?)?)", re.ASCII).fullmatch
 _region = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+").fullmatch
+_day = re.compile(rb"([+-]?)(\d{4,7})(?:-(\d\d?)(?:-(\d\d?)(?:[ T].*)?)?)?", re.DOTALL).fullmatch
 _integer = re.compile(r"[+-]?\d+").fullmatch
 
 
@@ -134,27 +135,11 @@ def date_of(text: str) -> int | None:
 
 
 def _date(text: bytes) -> int | None:
-    text = text.strip(TRIMMED)
-    if not text:
+    found = _day(text.strip(TRIMMED))
+    if not found:
         return None
-    sign, text = (-1 if text[:1] == b"-" else 1), text[1:] if text[:1] in (b"+", b"-") else text
-    parts, rest = [b""], b""
-    for at, byte in enumerate(text):
-        if byte in b" T":
-            rest = text[at:]
-            break
-        if byte == ord("-") and len(parts) < 3:
-            parts.append(b"")
-        elif byte in b"0123456789":
-            parts[-1] += bytes((byte,))
-        else:
-            return None
-    if rest and len(parts) < 3:
-        return None
-    if not 4 <= len(parts[0]) <= YEAR_DIGITS_OF_DATES or not all(1 <= len(part) <= 2 for part in parts[1:]):
-        return None
-    year, month, day = (int(part) for part in [*parts, b"1", b"1"][:3])
-    days = days_of(sign * year, month, day)
+    sign, year, month, day = found.groups()
+    days = days_of(-int(year) if sign == b"-" else int(year), int(month or 1), int(day or 1))
     return days if days is not None and -(2**31) <= days < 2**31 else None
 
 
@@ -245,7 +230,7 @@ def _segments(text: bytes) -> tuple[list[int], str | None, bool] | None:  # noqa
 
     def fits(segment: int) -> bool:
         if segment == 0:
-            return 4 <= len(digits) <= YEAR_DIGITS_OF_TIMESTAMPS
+            return 4 <= len(digits) <= YEAR_DIGITS
         return segment in (6, 7) or 1 <= len(digits) <= 2
 
     while at < len(text):

@@ -1,0 +1,95 @@
+"""Both twins of the JSON decoder give the same column, and the same malformed rows, for the same bytes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import json_samples
+import pyarrow as pa
+import pytest
+from columns import plain
+
+from spark_kafka_group.executor.values.json_decoder import load
+from spark_kafka_group.schemas.ddl import schema_of
+
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "+05:30")
+FRAMES = (b"\0\0\0\0\7", b"\0\0\0\0\7", b"\0\xff\xff\xff\xff", b"\1", b"")
+
+
+def compared(seed: int, documents: int = 40) -> tuple[int, int]:
+    """Rows, and how many of them the compiled twin gave up."""
+    rng = Random(seed)
+    spark = json_samples.root(rng)
+    odd = rng.choice((0.0, 0.0, None))
+    found = [
+        rng.choice((None, b"")) if rng.random() < 0.03 else json_samples.document(rng, spark, odd)
+        for _ in range(documents)
+    ]
+    framed = rng.random() < 0.1
+    if framed:
+        found = [value if value is None else rng.choice(FRAMES) + value for value in found]
+    values = pa.array(found, pa.binary()).slice(rng.randrange(3))
+    zone = rng.choice(ZONES)
+    compiled, exact = (load(name).JsonDecoder(spark, None, framed, zone) for name in ("c", "python"))
+    column, malformed = compiled.decode(values)
+    column.validate(full=True)
+    expected, expected_malformed = exact.decode(values)
+    assert column.type == expected.type == compiled.type
+    assert malformed == expected_malformed
+    for value, own, other in zip(values.to_pylist(), plain(column), plain(expected), strict=True):
+        assert own == other, (spark.simpleString(), value)
+    return len(values), compiled.given_up
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_columns_of_random_schemas_and_documents_are_the_same(start: int) -> None:
+    rows, given_up = (sum(each) for each in zip(*map(compared, range(start, start + 20)), strict=True))
+    assert given_up < rows * 0.8  # the others are compared in earnest
+
+
+@pytest.mark.soak
+def test_thousands_of_random_schemas_and_documents_are_the_same() -> None:
+    for seed in range(1000, 6000):
+        compared(seed)
+
+
+def plain_document(rng: Random) -> bytes:
+    """A document that the compiled twin decodes, with all that it knows."""
+    text = rng.choice(("", "plain", "h\u00e9llo \u65e5\u672c \U0001f600", 'a"b\\c/\n\t', "\u0001\u007f\u2028"))
+    day = f"{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+    fields = {
+        "i": str(rng.randint(-(2**31), 2**31 - 1)),
+        "l": str(rng.randint(-(10**17), 10**17)),
+        "d": repr(rng.gauss(0, 1e3)),
+        "f": repr(rng.uniform(-1e3, 1e3)),
+        "s": json_samples.quoted(rng, text),
+        "ok": rng.choice(("true", "false", "null")),
+        "m": str(rng.randint(-(10**7), 10**7) / 100),
+        "big": f'"{rng.randint(0, 10**9)}.{rng.randrange(10**9):09}"',
+        "b": rng.choice(('""', '"aGk="', '"aGkh"', '"aA=="')),
+        "day": f'"{rng.randint(1, 9999):04}-{day}"',
+        "t": f'"{rng.randint(1900, 2100)}-06-{rng.randint(1, 28):02}T12:30:59{rng.choice(("", "Z", "+02:00", ".5"))}"',
+        "n": f'"2026-{day} 03:04:05.{rng.randrange(10**9)}"',
+        "list": f"[{rng.randint(0, 9)}, null]",
+        "map": '{"k\u00e9":{"x":1}}',
+        "raw": '{"a": [1, true, null, "x\\n\u00e9", {}]}',
+        "skipped": '{"a":[1.5e3,"\\u00e9",{}]}',
+    }
+    return ("{" + ",".join(f'"{name}": {value}' for name, value in fields.items()) + "}").encode()
+
+
+SCHEMA = (
+    "i INT, l BIGINT, d DOUBLE, f FLOAT, s STRING, ok BOOLEAN, m DECIMAL(12,2), big DECIMAL(38,18), b BINARY, "
+    "day DATE, t TIMESTAMP, n TIMESTAMP_NTZ, list ARRAY<SMALLINT>, map MAP<STRING, STRUCT<x: TINYINT>>, raw STRING"
+)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_plain_documents_are_not_given_up(zone: str) -> None:
+    rng = Random(zone)
+    values = pa.array([plain_document(rng) for _ in range(100)], pa.binary())
+    compiled, exact = (load(name).JsonDecoder(schema_of(SCHEMA), None, False, zone) for name in ("c", "python"))
+    column, malformed = compiled.decode(values)
+    assert malformed == []
+    assert compiled.given_up == 0
+    assert plain(column) == plain(exact.decode(values)[0])
