@@ -30,7 +30,7 @@ def plain(column: pa.Array) -> list:
     if pa.types.is_floating(kind):
         return [None if item is None else "NaN" if item != item else struct.pack("d", item).hex() for item in found]
     if pa.types.is_decimal(kind):
-        return [None if item is None else str(item) for item in found]
+        return [None if item is None else f"{item:f}" for item in found]
     return found
 
 
