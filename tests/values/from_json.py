@@ -42,7 +42,7 @@ def _rows_of(kind, column):
 
 
 def fails_a_query(kind) -> bool:
-    """Whether from_json ends the query, in each mode, for a string that is none: an array of them, in no struct or map."""
+    """Whether from_json ends the query for a string that is none, in each mode: of arrays, in no struct or map."""
     while isinstance(kind, ArrayType):
         kind = kind.elementType
     return isinstance(kind, TimestampNTZType)

@@ -72,7 +72,7 @@ def plain_document(rng: Random) -> bytes:
         "n": f'"2026-{day} 03:04:05.{rng.randrange(10**9)}"',
         "list": f"[{rng.randint(0, 9)}, null]",
         "map": '{"k\u00e9":{"x":1}}',
-        "raw": '{"a": [1, true, null, "x\\n\u00e9", {}]}',
+        "raw": f'{{"a": [1, true, null, "x\\n\u00e9", {{}}, {rng.randint(-(10**8), 10**9) / 100:.3f}, -0.0, 0.0010]}}',
         "skipped": '{"a":[1.5e3,"\\u00e9",{}]}',
     }
     return ("{" + ",".join(f'"{name}": {value}' for name, value in fields.items()) + "}").encode()
@@ -93,3 +93,22 @@ def test_plain_documents_are_not_given_up(zone: str) -> None:
     assert malformed == []
     assert compiled.given_up == 0
     assert plain(column) == plain(exact.decode(values)[0])
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Africa/Monrovia"])
+def test_local_times_of_days_on_which_the_offset_changes_are_the_same_and_mostly_not_given_up(zone: str) -> None:
+    days = (
+        "2020-03-08",
+        "2020-03-29",
+        "2020-04-05",
+        "2020-10-04",
+        "2020-10-25",
+        "2020-11-01",
+        "1972-01-07",
+        "1882-01-01",
+    )
+    texts = [f"{day} {hour:02}:{minute:02}:30" for day in days for hour in range(24) for minute in (0, 29, 44, 59)]
+    values = pa.array([f'{{"t":"{text}"}}'.encode() for text in texts], pa.binary())
+    compiled, exact = (load(name).JsonDecoder(schema_of("t TIMESTAMP"), None, False, zone) for name in ("c", "python"))
+    assert plain(compiled.decode(values)[0]) == plain(exact.decode(values)[0])
+    assert compiled.given_up < len(values) * 0.03

@@ -20,7 +20,7 @@ from pyspark.sql import types as spark_types
 
 from spark_kafka_group.executor.values import _json_py, json_types
 from spark_kafka_group.executor.values.contract import Malformed
-from spark_kafka_group.executor.values.java_times import whole_day_offset, zone_of
+from spark_kafka_group.executor.values.java_times import steady_offset, zone_of
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *s, char **endptr, void *overflow_exception) except? -1.0
@@ -79,6 +79,8 @@ KINDS = {
     spark_types.ArrayType: (LIST, 0),
     spark_types.MapType: (MAP, 0),
 }
+
+cdef int64_t NO_DAY = -1 << 62
 
 cdef int128 POWERS[39]
 cdef double EXACT_POWERS[23]
@@ -559,12 +561,33 @@ cdef int read_number(Cursor *cursor, Number *number) noexcept:
     return OK
 
 
+cdef int shorten(Number *number) noexcept:
+    """Ends the number where Java's text of the double does: that has the same few digits, and no zeros at the end."""
+    cdef const uint8_t *start = number.start + number.negative
+    cdef const uint8_t *point = start
+    cdef Py_ssize_t at
+    while point < number.end and point[0] != 0x2E:
+        point += 1
+    if number.digits > 15 or point - start > 7 or number.end - point < 2:
+        return GIVEN_UP  # digits may be lost, or Java writes an exponent
+    for at in range(1, number.end - point):
+        if point[at] < 0x30 or point[at] > 0x39:
+            return GIVEN_UP
+    if number.digits and start[0] == 0x30 and number.end - point > 3:
+        if point[1] == 0x30 and point[2] == 0x30 and point[3] == 0x30:
+            return GIVEN_UP
+    while number.end - point > 2 and (number.end - 1)[0] == 0x30:
+        number.end -= 1
+    return OK
+
+
 cdef int walk(Node *node, Cursor *cursor, int depth) noexcept:
     """Past a value. Where `node` is one of strings, the value's text goes to it, without spaces."""
     cdef uint8_t open_[MOST_DEPTH]
     cdef int top = 0, failed, byte, is_name
     cdef Number number
     cdef const uint8_t *start
+    cdef Py_ssize_t size
     while True:
         # a value begins here
         byte = peek(cursor)
@@ -602,13 +625,19 @@ cdef int walk(Node *node, Cursor *cursor, int depth) noexcept:
         else:
             if read_number(cursor, &number):
                 return GIVEN_UP
-            if node != NULL and (number.is_float or (number.negative and not number.digits)):
-                return GIVEN_UP
+            if node != NULL:
+                if number.is_float:
+                    failed = shorten(&number)
+                else:
+                    failed = GIVEN_UP if number.negative and not number.digits else OK
+                if failed:
+                    return failed
         if node != NULL and byte != 0x22 and byte != 0x7B and byte != 0x5B:
-            if make_chars(node, cursor.at - start):
+            size = (cursor.at if byte == 0x74 or byte == 0x66 or byte == 0x6E else number.end) - start
+            if make_chars(node, size):
                 return NO_MEMORY
-            memcpy(node.chars + node.chars_size, start, cursor.at - start)
-            node.chars_size += cursor.at - start
+            memcpy(node.chars + node.chars_size, start, size)
+            node.chars_size += size
         # and has ended
         while top:
             byte = peek(cursor)
@@ -772,7 +801,7 @@ cdef class JsonDecoder:
         self.zone = zone_of(time_zone)
         self.framed = framed
         self.offsets_of_days = {}
-        self.last_day = -1 << 62
+        self.last_day = NO_DAY
         kinds = [(self.spark_type, None)]
         firsts = []
         at = 0
@@ -1222,24 +1251,32 @@ cdef class JsonDecoder:
             if has_zone:
                 return GIVEN_UP
         elif not has_zone:
-            if days != self.last_day and self.find_offset(days):
+            if days != self.last_day and self.find_offset(days, seconds):
                 return GIVEN_UP
             offset = self.last_offset
         found[0] = (days * 86400 + seconds - offset) * 1000000 + micros
         return OK
 
-    cdef int find_offset(self, int64_t day) noexcept:
-        """The zone's offset on a day, if it is the same all day."""
+    cdef int find_offset(self, int64_t day, int64_t second) noexcept:
+        """The zone's offset, if it is the same all day, or all the hour."""
         try:
             if len(self.offsets_of_days) > 10000:
                 self.offsets_of_days.clear()
             if day not in self.offsets_of_days:
-                self.offsets_of_days[day] = whole_day_offset(self.zone, day)
+                self.offsets_of_days[day] = steady_offset(self.zone, day, range(0, 25 * 3600, 3600))
             offset = self.offsets_of_days[day]
-            if offset is None:
-                return GIVEN_UP
+            if offset is not None:
+                self.last_day = day
+            else:
+                hour = (day, second // 3600)
+                if hour not in self.offsets_of_days:
+                    start = second // 3600 * 3600
+                    self.offsets_of_days[hour] = steady_offset(self.zone, day, range(start, start + 3660, 60))
+                offset = self.offsets_of_days[hour]
+                if offset is None:
+                    return GIVEN_UP
+                self.last_day = NO_DAY
             self.last_offset = offset
-            self.last_day = day
         except (ValueError, OverflowError):
             return GIVEN_UP
         return OK

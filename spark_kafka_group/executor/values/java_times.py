@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -114,9 +114,9 @@ def offset_s(zone: Zone, days: int, second: int) -> int:
     return int(offset.total_seconds())
 
 
-def whole_day_offset(zone: Zone, days: int) -> int | None:
-    """The zone's offset where it is the same for each local time of a day; else None."""
-    found = {offset_s(zone, days, hour * 3600) for hour in range(25)}
+def steady_offset(zone: Zone, days: int, seconds: Iterable[int]) -> int | None:
+    """The zone's offset where it is the same for each of these local times of a day; else None."""
+    found = {offset_s(zone, days, second) for second in seconds}
     return found.pop() if len(found) == 1 else None
 
 
