@@ -10,7 +10,7 @@ written behind a call that makes room. 3. A document that is given up leaves its
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -983,7 +983,9 @@ cdef class JsonDecoder:
                     return GIVEN_UP
                 memcpy(node.data + row * 16, &decimal, 16)
             elif kind == DATE:
-                if text.end - text.at != 10 or read_day(text.at, &integer):
+                if text.end - text.at < 10 or read_day(text.at, &integer):
+                    return GIVEN_UP
+                if text.end - text.at > 10 and text.at[10] != 0x54 and text.at[10] != 0x20:
                     return GIVEN_UP
                 (<int32_t *> node.data)[row] = <int32_t> integer
             elif kind == TIMESTAMP or kind == LOCAL_TIMESTAMP:
@@ -1014,7 +1016,7 @@ cdef class JsonDecoder:
                     return GIVEN_UP
                 memcpy(node.data + row * 16, &decimal, 16)
             else:
-                if number.is_float or number.digits > 18:
+                if number.is_float or number.digits > 19 or number.low > <uint64_t> INT64_MAX:
                     return GIVEN_UP
                 integer = -(<int64_t> number.low) if number.negative else <int64_t> number.low
                 if kind == INT64:
@@ -1212,7 +1214,7 @@ cdef class JsonDecoder:
         return OK
 
     cdef int timestamp(self, Cursor *text, int kind, int64_t *found) noexcept:
-        """yyyy-mm-dd[T ]hh:mm:ss[.f...][Z or +-hh:mm]; a date alone, too."""
+        """yyyy-mm-dd[T ]hh:mm:ss[.f...][Z or +-hh:mm or +-hhmm]; a date alone, too."""
         cdef const uint8_t *at = text.at
         cdef int64_t days, seconds = 0, micros = 0, offset = 0
         cdef int digits = 0, hours, minutes, has_zone = 0
@@ -1237,9 +1239,11 @@ cdef class JsonDecoder:
                 has_zone = 1
                 if at[0] == 0x5A and text.end - at == 1:
                     at += 1
-                elif text.end - at == 6 and (at[0] == 0x2B or at[0] == 0x2D) and at[3] == 0x3A:
+                elif (at[0] == 0x2B or at[0] == 0x2D) and (
+                    text.end - at == 5 or (text.end - at == 6 and at[3] == 0x3A)
+                ):
                     hours = two_digits(at + 1)
-                    minutes = two_digits(at + 4)
+                    minutes = two_digits(text.end - 2)
                     if hours < 0 or hours > 17 or minutes < 0 or minutes > 59:
                         return GIVEN_UP
                     offset = hours * 3600 + minutes * 60
