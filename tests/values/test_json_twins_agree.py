@@ -113,3 +113,24 @@ def test_local_times_of_days_on_which_the_offset_changes_are_the_same_and_mostly
     compiled, exact = (load(name).JsonDecoder(schema_of("t TIMESTAMP"), None, False, zone) for name in ("c", "python"))
     assert plain(compiled.decode(values)[0]) == plain(exact.decode(values)[0])
     assert compiled.given_up < len(values) * 0.03
+
+
+MISFITS = (
+    *(f'{{"{name}":"soon","s":"z"}}' for name in ("i", "l", "d", "f", "ok", "m", "day", "t", "n", "list", "map")),
+    *(f'{{"{name}":{{"x":[1,"y"]}},"s":"z"}}' for name in ("i", "d", "ok", "m", "b", "day", "t", "n", "list")),
+    *(f'{{"{name}":[1.5],"s":"z"}}' for name in ("i", "d", "m", "b", "day", "t", "n", "map")),
+    *(f'{{"{name}":1.5}}' for name in ("i", "l", "ok", "b", "day", "t", "n", "list", "map")),
+    *(f'{{"{name}":false}}' for name in ("i", "l", "d", "m", "b", "day", "t", "n", "list", "map")),
+    *('{"i":2147483648}', '{"l":99999999999999999999}', '{"i":"","s":"x"}', '{"day":1}', '{"i":"x","l":"y"}'),
+)
+
+
+def test_a_field_that_does_not_fit_for_certain_is_not_given_up() -> None:
+    values = pa.array([text.encode() for text in MISFITS], pa.binary())
+    compiled, exact = (load(name).JsonDecoder(schema_of(SCHEMA), None, False, "UTC") for name in ("c", "python"))
+    column, malformed = compiled.decode(values)
+    expected, expected_malformed = exact.decode(values)
+    assert malformed == expected_malformed
+    assert len(malformed) == len(values)
+    assert plain(column) == plain(expected)
+    assert compiled.given_up == 0

@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The quick twin of the JSON decoder: what is plain and certain, straight from bytes into columns.
 
-A document with anything else, as a wrong type, an odd escape, a name that comes twice or bytes that are no UTF-8, is
-handed whole to ``_json_py``, which has the rules. So this one never says what is malformed, and where both decode a
-document they have to agree.
+A field whose value is of another type for certain, as a word where a number is wanted, is null here, and malformed. A
+document with anything else, as an odd escape, a name that comes twice or bytes that are no UTF-8, is handed whole to
+``_json_py``, which has the rules. Where both decode a document they have to agree.
 
 Memory safety rests on three rules. 1. Bytes are read at a cursor only, after a comparison with its end. 2. Columns are
 written behind a call that makes room. 3. A document that is given up leaves its columns as they were (truncate).
@@ -672,6 +672,15 @@ cdef inline int add_byte(Node *node, uint8_t byte) noexcept:
     return OK
 
 
+cdef inline bint has_digit(Cursor *text) noexcept:
+    cdef const uint8_t *at = text.at
+    while at < text.end:
+        if 0x30 <= at[0] <= 0x39:
+            return True
+        at += 1
+    return False
+
+
 cdef int walk_name(Node *node, Cursor *cursor) noexcept:
     cdef int failed
     cdef const uint8_t *start
@@ -786,6 +795,9 @@ cdef class JsonDecoder:
     cdef object zone
     cdef dict offsets_of_days
     cdef list names
+    cdef list places  # the dotted name of each node's field, and its type's name
+    cdef object misfit  # the place of the first field of the document that does not fit, and the reason
+    cdef bint keeps_text  # a field gets the text of malformed documents
     cdef Node *nodes
     cdef int32_t size
     cdef bint framed
@@ -803,11 +815,18 @@ cdef class JsonDecoder:
         self.offsets_of_days = {}
         self.last_day = NO_DAY
         kinds = [(self.spark_type, None)]
+        self.places = [("", "")]
         firsts = []
         at = 0
         while at < len(kinds):
             firsts.append(len(kinds))
-            kinds.extend(_parts(kinds[at][0], at == 0))
+            for part, name in _parts(kinds[at][0], at == 0):
+                kinds.append((part, name))
+                place = self.places[at][0]
+                if isinstance(kinds[at][0], spark_types.StructType):
+                    self.keeps_text |= name is None
+                    place = f"{place}.{(name or b'').decode()}".lstrip(".") if place else (name or b"").decode()
+                self.places.append((place, _named(part)))
             at += 1
         self.size = <int32_t> len(kinds)
         self.names = [name for _, name in kinds]
@@ -873,7 +892,7 @@ cdef class JsonDecoder:
         cdef const uint8_t *valid = NULL
         cdef Py_ssize_t row, rows = len(values), start = values.offset, at
         cdef int failed
-        cdef list given_up = []
+        cdef list given_up = [], malformed = []
         buffers = values.buffers()
         if rows:
             if buffers[0] is not None:
@@ -889,7 +908,13 @@ cdef class JsonDecoder:
                 else:
                     cursor.at = data + offsets[at]
                     cursor.end = data + offsets[at + 1]
+                    self.misfit = None
                     failed = self.document(&cursor)
+                    if failed == OK and self.misfit is not None:
+                        if self.keeps_text:
+                            failed = GIVEN_UP
+                        else:
+                            malformed.append(self.told(row, data + offsets[at], ids))
                     if failed == GIVEN_UP:
                         truncate(self.nodes, self.nodes, row)
                         given_up.append(row)
@@ -901,16 +926,24 @@ cdef class JsonDecoder:
             for at in range(self.size):
                 self.drop(&self.nodes[at])
         self.given_up = <int> len(given_up)
-        return self.completed(column, values, ids, given_up) if given_up else (column, [])
+        return self.completed(column, values, ids, given_up, malformed) if given_up else (column, malformed)
 
-    def completed(self, column, values, ids, given_up):
+    cdef told(self, Py_ssize_t row, const uint8_t *data, ids):
+        field, reason = self.misfit
+        schema_id = ids[row] if ids and isinstance(ids[row], int) else None
+        if self.framed:
+            schema_id = <int64_t> data[1] << 24 | <int64_t> data[2] << 16 | <int64_t> data[3] << 8 | <int64_t> data[4]
+        return Malformed(row, schema_id, field, reason)
+
+    def completed(self, column, values, ids, given_up, malformed):
         """The column with what the exact twin makes of the documents that were given up."""
-        found, malformed = [], []
+        found = []
         for row in given_up:
             value, schema_id, error = self.exact.decode_one(values[row].as_py(), ids[row] if ids else None)
             found.append(value)
             if error is not None:
                 malformed.append(Malformed(row, schema_id, error.field, error.reason))
+        malformed.sort(key=_row_of)
         if len(found) == len(column):
             return pa.array(found, self.type), malformed
         places = list(range(len(column)))
@@ -1077,7 +1110,12 @@ cdef class JsonDecoder:
                     field = &self.nodes[node.first + child]
                     if field.count != row:
                         return GIVEN_UP  # a name that comes twice
+                    name.at = cursor.at
                     failed = self.value(field, cursor, depth + 1)
+                    if failed == GIVEN_UP:
+                        cursor.at = name.at
+                        truncate(self.nodes, field, row)
+                        failed = self.pass_misfit(node.first + child, cursor, depth)
                     expected = child + 1
                 if failed:
                     return failed
@@ -1093,6 +1131,54 @@ cdef class JsonDecoder:
                 if failed:
                     return failed
         return OK
+
+    cdef int pass_misfit(self, int32_t at, Cursor *cursor, int depth) noexcept:
+        """Past a value that the field cannot have for certain, which is null then, and the document malformed."""
+        cdef Node *field = &self.nodes[at]
+        cdef int kind = field.kind, byte = peek(cursor)
+        cdef bint is_integer = INT8 <= kind <= INT64
+        cdef Cursor text
+        cdef Number number
+        if kind == STRING:
+            return GIVEN_UP
+        text.at = text.end = cursor.at
+        if byte == 0x22:
+            cursor.at += 1
+            if kind == BINARY or plain_text(cursor, &text):
+                return GIVEN_UP
+            if kind == FLOAT32 or kind == FLOAT64:
+                if text.at < text.end and text.at[0] in (0x2B, 0x2D, 0x49, 0x4E):
+                    return GIVEN_UP  # as "NaN", or "-Infinity"
+            elif kind in (DECIMAL, DATE, TIMESTAMP, LOCAL_TIMESTAMP) and has_digit(&text):
+                return GIVEN_UP
+        elif byte == 0x7B or byte == 0x5B:
+            if (kind == LIST) == (byte == 0x5B) and kind in (STRUCT, LIST, MAP):
+                return GIVEN_UP
+            if walk(NULL, cursor, depth):
+                return GIVEN_UP
+        elif byte == 0x74 or byte == 0x66:
+            if kind == BOOLEAN or match_word(cursor, b"true" if byte == 0x74 else b"false", 4 + (byte == 0x66)):
+                return GIVEN_UP
+        else:
+            if kind == FLOAT32 or kind == FLOAT64 or kind == DECIMAL or read_number(cursor, &number):
+                return GIVEN_UP
+            if not number.is_float:
+                if kind == TIMESTAMP or is_integer and number.digits == 19 and number.negative:
+                    return GIVEN_UP
+                if kind == INT8 and number.digits <= 3 and number.low <= 255:
+                    return GIVEN_UP  # Jackson takes a byte without sign, too
+            text.end = number.end
+        return self.keep_misfit(at, byte, &text)
+
+    cdef int keep_misfit(self, int32_t at, int byte, Cursor *text) noexcept:
+        try:
+            if self.misfit is None:
+                place, name = self.places[at]
+                given = PyBytes_FromStringAndSize(<const char *> text.at, text.end - text.at).decode()
+                self.misfit = place, _json_py.why_not(chr(byte), given, name)
+        except (MemoryError, UnicodeError):
+            return GIVEN_UP
+        return add_null(self.nodes, &self.nodes[at])
 
     cdef int32_t found(self, Node *node, Cursor *name, int32_t expected) noexcept:
         """The place of the field with this name, or -1. Most documents have the order of the schema."""
@@ -1312,6 +1398,17 @@ cdef class JsonDecoder:
             parts = [self.finished(node.first, type.key_type), self.finished(node.first + 1, type.item_type)]
             child_arrays = [pa.Array.from_buffers(entries, self.nodes[node.first].count, [None], 0, children=parts)]
         return pa.Array.from_buffers(type, node.count, [valid, offsets], nulls, children=child_arrays)
+
+
+def _row_of(malformed):
+    return malformed.row
+
+
+def _named(spark):
+    for kind, name in ((spark_types.StructType, "struct"), (spark_types.ArrayType, "array"), (spark_types.MapType, "map")):
+        if isinstance(spark, kind):
+            return name
+    return spark.simpleString()
 
 
 def _parts(spark, is_root):

@@ -225,15 +225,17 @@ def _at_value(tokens: Tokens) -> str | None:
 
 
 def _does_not_fit(tokens: Tokens, token: str, name: str) -> BadJsonError:
-    if token == STRING:
-        text = tokens.text()
-        return BadJsonError(
-            f'the string "{_shortened(text)}" is no {name}' if text else f"an empty string is no {name}"
-        )
-    if token in (INT, FLOAT):
-        return BadJsonError(f"the number {_shortened(tokens.text())} is no {name}")
-    what = {START_OBJECT: "an object", START_ARRAY: "an array", END_OBJECT: "}", END_ARRAY: "]"}.get(token, token)
-    return BadJsonError(f"{what} is no {name}")
+    begins = {STRING: '"', INT: "0", FLOAT: "0", TRUE: "t", FALSE: "f"}.get(token, token)
+    return BadJsonError(why_not(begins, tokens.text() if token in (STRING, INT, FLOAT) else "", name))
+
+
+def why_not(begins: str, text: str, name: str) -> str:
+    """The reason for a value that begins with this character, and has this text where it is a string or number."""
+    if begins == '"':
+        return f'the string "{_shortened(text)}" is no {name}' if text else f"an empty string is no {name}"
+    words = {START_OBJECT: "an object", START_ARRAY: "an array", "t": "true", "f": "false"}
+    what = words.get(begins) or (f"the number {_shortened(text)}" if text else begins)
+    return f"{what} is no {name}"
 
 
 def _shortened(text: str) -> str:
