@@ -176,10 +176,10 @@ cdef inline int make_room(Node *node) noexcept:
 
 
 cdef inline int make_chars(Node *node, Py_ssize_t size) noexcept:
-    """For `size` bytes more."""
+    """For `size` bytes more; there is memory afterwards, also for none."""
     cdef Py_ssize_t room = node.chars_room
     cdef void *grown
-    if size <= room - node.chars_size:
+    if size <= room - node.chars_size and room:
         return OK
     if size > INT32_MAX - node.chars_size:
         return NO_MEMORY
