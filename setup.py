@@ -53,7 +53,10 @@ def extensions() -> list[Extension]:
             py_limited_api=STABLE,
         )
         for folder, name in (
-            (DECODE, "_decode_c"), (ENCODE, "_encode_c"), (VALUES, "_avro_c"), (VALUES, "_json_c"),
+            (DECODE, "_decode_c"),
+            (ENCODE, "_encode_c"),
+            (VALUES, "_avro_c"),
+            (VALUES, "_json_c"),
         )
     ]
 
