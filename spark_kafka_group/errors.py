@@ -34,7 +34,8 @@
     ├── DataLossError
     ├── ReadError
     │   ├── OffsetOutOfRangeError
-    │   └── CorruptRecordError
+    │   ├── CorruptRecordError
+    │   └── MalformedValueError
     ├── UnwritableRowError
     └── WriteError
         └── RecordTooLargeError
@@ -246,6 +247,10 @@ class OffsetOutOfRangeError(ReadError):
 
 class CorruptRecordError(ReadError):
     """Raised when bytes from a broker are not records: a wrong CRC, an impossible length, a codec that fails."""
+
+
+class MalformedValueError(ReadError):
+    """Raised when a key or a value does not fit its schema."""
 
 
 class UnwritableRowError(GroupKafkaError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,7 +38,7 @@ from spark_kafka_group.values.schema import spark_schema, why_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from spark_kafka_group.driver.stream import StreamDriver
     from spark_kafka_group.options.sink_options import SinkOptions
@@ -101,14 +102,29 @@ class GroupKafkaDataSource(DataSource):
             require_importable(core.SparkContext._active_spark_context)
         return "groupkafka"
 
+    def _decoding(self) -> Options:
+        """The options with the types of keys and values. A registry is asked once: Spark keeps the source that was."""
+        options = self._options()
+        if options.typed or not options.values.given():
+            return options
+        from spark_kafka_group.executor.values.typed_batches import TypedBatches
+        from spark_kafka_group.schemas.typed_columns import resolved
+
+        with in_one_sentence():
+            decoding = dataclasses.replace(options, typed=resolved(options))
+            TypedBatches(decoding)  # an error now, not in a task
+        self._parsed = decoding
+        return decoding
+
     def schema(self) -> StructType:
-        return spark_schema(self._options().reading.columns)
+        options = self._decoding()
+        return spark_schema(options.reading.columns, _types(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from spark_kafka_group.options.checks import check_for_batch
 
         end_quietly()  # Spark plans a batch read in a worker, where the source arrives pickled
-        options = self._options()
+        options = self._decoding()
         with in_one_sentence():
             check_for_batch(options)
             _check_columns(schema, options)
@@ -117,7 +133,7 @@ class GroupKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         end_quietly()  # in a process of the query's own, where the source arrives pickled
         try:
-            options = self._options()
+            options = self._decoding()
             _check_columns(schema, options)
         except GroupKafkaError as error:
             return RefusedStreamReader(error)
@@ -136,8 +152,16 @@ class GroupKafkaDataSource(DataSource):
             return stream_writer(self._sink_options(), schema)
 
 
+def _types(options: Options) -> dict[str, DataType]:
+    if not options.typed:
+        return {}
+    from spark_kafka_group.schemas.typed_columns import spark_types
+
+    return spark_types(options.typed)
+
+
 def _check_columns(schema: StructType | None, options: Options) -> None:
-    problem = why_others(schema, options.reading.columns) if schema else None
+    problem = why_others(schema, options.reading.columns, _types(options)) if schema else None
     if problem is not None:
         raise OptionError(problem)
 

@@ -155,9 +155,16 @@ def _checked(options: Options) -> str:
     return options.group.id
 
 
+def no_rows(spark: SparkSession, options: Mapping[str, str], parsed: Options) -> DataFrame:
+    """A DataFrame with the columns of the source, and no plan of a read."""
+    if parsed.values.given():
+        return spark.createDataFrame([], spark.read.format("groupkafka").options(**options).load().schema)
+    return spark.createDataFrame(arrow_schema(parsed.reading.columns).empty_table())
+
+
 def _rows(spark: SparkSession, options: Mapping[str, str], parsed: Options, ranges: Sequence[OffsetRange]) -> DataFrame:
     if not ranges:
-        return spark.createDataFrame(arrow_schema(parsed.reading.columns).empty_table())
+        return no_rows(spark, options, parsed)
     return spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
 
 

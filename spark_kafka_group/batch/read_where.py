@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_group.batch.group_batch import no_rows
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import fix_ranges
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.spark.installation import require_found
 from spark_kafka_group.values.offsets import OffsetRange
-from spark_kafka_group.values.schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,7 +63,7 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
     if ranges is not None:
         log.info("where %s: reads %s", condition, " ".join(map(str, ranges)) or "nothing")
         if not ranges:
-            return spark.createDataFrame(arrow_schema(parsed.reading.columns).empty_table()).where(condition)
+            return no_rows(spark, kept, parsed).where(condition)
         kept = fix_ranges(kept, ranges)
     return spark.read.format("groupkafka").options(**kept).load().where(condition)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.options.connection import ClientOptions, Connection, Fetching
 from spark_kafka_group.options.given_values import LONGEST_TEXT, check_required, values, why_unknown
@@ -19,12 +19,23 @@ from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.reading import Reading
 from spark_kafka_group.options.sections import DECLARED, OPTION_NAMES, SECTIONS, Sections
 
+if TYPE_CHECKING:
+    from spark_kafka_group.options.typed_values import TypedColumn
+
 __all__ = ["LONGEST_TEXT", "OPTION_NAMES", "ClientOptions", "Connection", "Fetching", "Group", "Options", "Reading"]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Options(Sections):
-    """The options of one query, checked. Built by :meth:`parse`."""
+    """The options of one query, checked. Built by :meth:`parse`.
+
+    Attributes
+    ----------
+    typed
+        How keys and values are decoded, once their schemas are known.
+    """
+
+    typed: tuple[TypedColumn, ...] = ()
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Options:

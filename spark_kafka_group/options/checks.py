@@ -9,11 +9,14 @@ from spark_kafka_group.assignors import BUILT_IN, built_in
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
+from spark_kafka_group.options.parsing import RAW
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
 from spark_kafka_group.options.schema_registry import SchemaRegistry, as_issuers, contradiction, registrys
 from spark_kafka_group.options.sections import Sections
 from spark_kafka_group.options.security.settings import Security
 from spark_kafka_group.options.transacting import DECISION_TOPIC
+from spark_kafka_group.options.typed_values import AVRO, BINARY, CONFLUENT, CONFLUENT_HEADER, JSON, STRING
+from spark_kafka_group.options.typed_values import FAIL as FAIL_AT_VALUES
 from spark_kafka_group.text.foreign_text import listed, shortened
 from spark_kafka_group.values import user_classes
 from spark_kafka_group.values.offsets import LATEST
@@ -118,6 +121,59 @@ def _security_makes_sense(options: Sections) -> None:
     check_security(options.security)
 
 
+def _values_can_be_decoded(options: Sections) -> str | None:
+    """Why options of typed columns contradict each other, or lack something; None if they do not."""
+    check_registry(options.registry)
+    values, registry = options.values, bool(options.registry.url)
+    selected = options.reading.selected_columns
+    for column in ("value", "key"):
+        kind = values.of_column(column).format
+        nested = [name for name in selected if name.startswith(f"{column}.")]
+        if kind in (BINARY, STRING) and nested:
+            return f"columns has {nested[0]}, and {column}Format is {kind}: set {column}Format to json or avro"
+        problem = _problem_of_column(options, column, kind)
+        if problem:
+            return problem
+    raw = [name for name in selected if name in RAW and values.of_column(RAW[name]).format == BINARY]
+    if raw:
+        return f"columns has {raw[0]}, and {RAW[raw[0]]} has the bytes already: take {RAW[raw[0]]}"
+    if registry and not {values.value_format, values.key_format} & {AVRO, JSON}:
+        return "schema.registry.url needs valueFormat or keyFormat, avro or json"
+    if values.on_malformed_value != FAIL_AT_VALUES and {values.value_format, values.key_format} <= {BINARY, STRING}:
+        return f"onMalformedValue ({values.on_malformed_value}) needs valueFormat or keyFormat, avro or json"
+    if values.time_zone is not None and JSON not in (values.value_format, values.key_format):
+        return "timeZone needs valueFormat or keyFormat, json"
+    return None
+
+
+def _problem_of_column(options: Sections, column: str, kind: str) -> str | None:
+    _, schema, framing, subject, version = options.values.of_column(column)
+    given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version}
+    first = next((f"{column}{what}" for what, value in given.items() if value is not None), None)
+    if kind in (BINARY, STRING):
+        return f"{first} needs {column}Format, avro or json" if first else None
+    if kind == JSON:
+        if schema is None:
+            return f"{column}Format=json needs {column}Schema, such as 'id BIGINT, name STRING'"
+        return f"{first} has no meaning with {column}Format=json: remove it" if subject or version else None
+    if schema is not None and (subject or version):
+        return f"{column}Schema and {column}{'Subject' if subject else 'SchemaVersion'} are both given: one of them"
+    if not options.registry.url:
+        if schema is None:
+            return f"{column}Format=avro needs schema.registry.url, or {column}Schema"
+        if framing in (CONFLUENT, CONFLUENT_HEADER):
+            return f"{column}Framing={framing} needs schema.registry.url, for the schemas that values were written with"
+        return f"{column}Subject needs schema.registry.url" if subject or version else None
+    if schema is None and subject is None:
+        reading = options.reading
+        if reading.topic_pattern is not None:
+            return (
+                f"subscribePattern with {column}Format=avro needs {column}Subject or {column}Schema: the topics of a "
+                f"pattern come and go, and the column has one type"
+            )
+    return None
+
+
 def _plugins_can_be_loaded(options: Sections) -> str | None:
     strategies = [s for s in options.group.assignment_strategy if built_in(s) is None]
     for strategy in strategies:
@@ -153,6 +209,7 @@ CROSS_CHECKS: tuple[Callable[[Sections], str | None], ...] = (
     _named_is_subscribed("pausePartitions"),
     _plugins_can_be_loaded,
     _security_makes_sense,
+    _values_can_be_decoded,
 )
 
 

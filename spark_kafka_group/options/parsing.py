@@ -91,16 +91,21 @@ def topic(raw: str) -> str:
     return raw.strip()
 
 
+RAW = {"rawKey": "key", "rawValue": "value"}  # columns with the bytes of a typed column
+
+
 def columns(raw: str) -> tuple[str, ...]:
     """Names of columns, however they are capitalized, separated by commas."""
     from spark_kafka_group.values.schema import EVERY  # with pyarrow, which few tools need
 
-    by_lower_case = {name.lower(): name for name in EVERY}
+    by_lower_case = {name.lower(): name for name in (*EVERY, *RAW)}
     found = []
     for name in names(raw):
-        if name.lower() not in by_lower_case:
+        column, dot, field = name.partition(".")
+        known = by_lower_case.get(column.lower())
+        if known is None or (dot and (known not in RAW.values() or not all(field.split(".")))):
             raise ValueError(f"has {excerpt(name)}, which is no column: take some of {', '.join(EVERY)}")
-        found.append(by_lower_case[name.lower()])
+        found.append(f"{known}{dot}{field}")
     return tuple(dict.fromkeys(found))
 
 

@@ -227,7 +227,8 @@ class Reading(Section):
         "columns", parsing.columns,
         "The columns to read, comma-separated, in this order: some of `key`, `value`, `topic`, `partition`, `offset`, "
         "`timestamp`, `timestampType` and `headers`. The source neither decodes nor sends the others. A `select` does "
-        "not do that.",
+        "not do that. Of [typed columns](values.md) also single fields, `value.id`, and the bytes, `rawValue` and "
+        "`rawKey`.",
         default=(), shown="all but `headers`",
     )  # fmt: skip
     include_headers: bool = option("includeHeaders", boolean, "Adds the `headers` column.", default=False)
@@ -282,7 +283,14 @@ class Reading(Section):
         from spark_kafka_group.values.schema import USUAL  # with pyarrow, which few tools need
 
         more = ("headers",) if self.include_headers else ()
-        return tuple(dict.fromkeys((*(self.selected_columns or USUAL), *more)))
+        selected = [name.partition(".")[0] for name in self.selected_columns or USUAL]
+        return tuple(dict.fromkeys((*selected, *more)))
+
+    def fields_of(self, column: str) -> tuple[str, ...] | None:
+        """The fields of a typed column that ``columns`` names, dotted; None where it has all."""
+        if not self.selected_columns or column in self.selected_columns:
+            return None
+        return tuple(name.partition(".")[2] for name in self.selected_columns if name.startswith(f"{column}."))
 
     @property
     def subscription(self) -> Subscription:

@@ -80,7 +80,11 @@ class SchemaRegistry(Section):
         shown="the one that is given",
     )  # fmt: skip
     bearer_auth_token: Secret | None = option(
-        "schema.registry.bearer.auth.token", security.secret, "A bearer token.", shown="none", secret=True
+        "schema.registry.bearer.auth.token",
+        security.secret,
+        "A bearer token, as it is sent.",
+        shown="none",
+        secret=True,
     )
     bearer_auth_issuer_endpoint_url: Secret | None = option(
         "schema.registry.bearer.auth.issuer.endpoint.url", security.endpoint,
@@ -125,7 +129,9 @@ class SchemaRegistry(Section):
         "(`https_proxy`, `http_proxy`, `no_proxy`).",
         shown="none",
     )  # fmt: skip
-    proxy_port: int | None = option("schema.registry.proxy.port", integer(1, 65_535), "The proxy's port.", shown="none")
+    proxy_port: int | None = option(
+        "schema.registry.proxy.port", integer(1, 65_535), "The port of the proxy.", shown="none"
+    )
     http_connect_timeout_ms: int = option(
         "schema.registry.http.connect.timeout.ms", integer(1),
         "How long one attempt to connect to a registry may take.", default=10_000,

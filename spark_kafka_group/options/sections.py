@@ -9,7 +9,9 @@ from spark_kafka_group.options.connection import ClientOptions, Connection, Fetc
 from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.option import Section
 from spark_kafka_group.options.reading import Reading
+from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.options.security import Security
+from spark_kafka_group.options.typed_values import TypedValues
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -18,6 +20,8 @@ class Sections(ClientOptions):
 
     group: Group
     reading: Reading
+    values: TypedValues
+    registry: SchemaRegistry
 
     @property
     def client(self) -> ClientOptions:
@@ -38,7 +42,8 @@ class Sections(ClientOptions):
 
 
 SECTIONS: dict[str, type[Section]] = {
-    "group": Group, "reading": Reading, "fetching": Fetching, "connection": Connection, "security": Security,
+    "group": Group, "reading": Reading, "fetching": Fetching, "values": TypedValues, "registry": SchemaRegistry,
+    "connection": Connection, "security": Security,
 }  # fmt: skip
 """The sections by their attributes in :class:`Sections`."""
 

@@ -10,7 +10,7 @@ import json
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -361,3 +361,56 @@ def _whole(number: Any) -> int | None:
 def is_null(node: Node) -> bool:
     """Whether a union's branch is the null."""
     return isinstance(node, Primitive) and node.kind == "null"
+
+
+def with_references(text: str, others: Sequence[str]) -> str:
+    """A schema with the named types of `others` written where the schema first names them, as registries keep
+    schemas that refer to others. Raises AvroSchemaError where one of them is no JSON."""
+    missing: dict[str, dict[str, Any]] = {}
+    try:
+        whole, parts = json.loads(text), [json.loads(other) for other in others]
+    except ValueError as error:
+        raise AvroSchemaError(f"the Avro schema, or a schema that it refers to, is no JSON: {error}") from None
+    for part in parts:
+        if isinstance(part, dict) and isinstance(part.get("name"), str):
+            space = part.get("namespace")
+            full = f"{space}.{part['name']}" if space and "." not in part["name"] else part["name"]
+            missing[full] = part | {"name": full.rpartition(".")[2], "namespace": full.rpartition(".")[0]}
+    return json.dumps(_filled(whole, "", missing, 0))
+
+
+def _filled(node: Any, space: str, missing: dict[str, dict[str, Any]], depth: int) -> Any:
+    """`node` with the types it lacks; each is taken out of `missing` as it is written."""
+    if depth > MAX_DEPTH:
+        raise AvroSchemaError(f"the Avro schema has more than {MAX_DEPTH} types inside each other")
+    if isinstance(node, str):
+        full = node if "." in node or not space else f"{space}.{node}"
+        found = missing.pop(full, None) or missing.pop(node, None)
+        return node if found is None else _filled(found, space, missing, depth + 1)
+    if isinstance(node, list):
+        return [_filled(branch, space, missing, depth + 1) for branch in node]
+    if not isinstance(node, dict):
+        return node
+    if isinstance(node.get("name"), str):
+        own = node["name"].rpartition(".")[0]
+        space = own or (node["namespace"] if isinstance(node.get("namespace"), str) else space)
+    filled = dict(node)
+    for key in ("type", "items", "values"):
+        if key in node:
+            filled[key] = _filled(node[key], space, missing, depth + 1)
+    if isinstance(node.get("fields"), list):
+        filled["fields"] = [
+            each | {"type": _filled(each["type"], space, missing, depth + 1)}
+            if isinstance(each, dict) and "type" in each else each
+            for each in node["fields"]
+        ]  # fmt: skip
+    return filled
+
+
+def fields_beyond(writer: AvroSchema, reader: AvroSchema) -> list[str]:
+    """Names of the writer's fields that the reader's record does not have, nor as aliases; of the outermost record."""
+    written, read = writer.definition(writer.root), reader.definition(reader.root)
+    if not isinstance(written, Record) or not isinstance(read, Record):
+        return []
+    known = {name for field in read.fields for name in (field.name, *field.aliases)}
+    return [field.name for field in written.fields if field.name not in known]

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from spark_kafka_group.errors import RegistryError, RegistryTimeoutError, UnknownSchemaError
 from spark_kafka_group.options.schema_registry import SchemaRegistry
+from spark_kafka_group.schemas.avro_schema import with_references
 from spark_kafka_group.schemas.registry_requests import RegistryRequests
 from spark_kafka_group.text.foreign_text import excerpt, printable
 
@@ -116,6 +117,12 @@ class Registry:
 
         add(schema, ())
         return tuple(found.values())
+
+    def whole_text(self, schema: RegisteredSchema, patience: Patience | None = None) -> str:
+        """An Avro schema with those that it refers to in it."""
+        if not schema.references:
+            return schema.text
+        return with_references(schema.text, [each.text for each in self.referenced(schema, patience)])
 
     def schemas(self, keys: Iterable[int | str], patience: Patience) -> dict[int | str, RegisteredSchema]:
         """The schemas of these ids and GUIDs, without those that the registry does not know after a while."""

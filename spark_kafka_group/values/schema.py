@@ -5,12 +5,14 @@ Names, types and order are those of Spark's own kafka source (``KafkaRecordToRow
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -36,17 +38,22 @@ COLUMNS = {
     ),
 }
 EVERY = tuple(COLUMNS)
+NO_TYPES: Mapping[str, DataType] = {}
 USUAL = EVERY[:-1]  # without the headers, as in Spark's own source
+COLUMNS |= dict.fromkeys(("rawKey", "rawValue"), COLUMNS["value"])
 
 
-def spark_schema(columns: tuple[str, ...]) -> StructType:
-    """The schema ``load()`` reports. Not as text: a session's settings decide what text means, as TIMESTAMP."""
-    return StructType([StructField(name, COLUMNS[name][0]) for name in columns])
+def spark_schema(columns: tuple[str, ...], typed: Mapping[str, DataType] = NO_TYPES) -> StructType:
+    """The schema ``load()`` reports. Not as text: a session's settings decide what text means, as TIMESTAMP.
+
+    `typed`: the types of columns that are decoded.
+    """
+    return StructType([StructField(name, typed.get(name) or COLUMNS[name][0]) for name in columns])
 
 
-def why_others(given: StructType, columns: tuple[str, ...]) -> str | None:
+def why_others(given: StructType, columns: tuple[str, ...], typed: Mapping[str, DataType] = NO_TYPES) -> str | None:
     """Why a read cannot have the columns that a table or a user gives it; None if they are its own."""
-    own, asked = (_named(schema) for schema in (spark_schema(columns), given))
+    own, asked = (_named(schema) for schema in (spark_schema(columns, typed), given))
     if [(name.lower(), kind) for name, kind in asked] == [(name.lower(), kind) for name, kind in own]:
         return None
     wanted, others = (", ".join(f"{name} {kind}" for name, kind in found) for found in (own, asked))

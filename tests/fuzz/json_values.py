@@ -17,8 +17,8 @@ import json_samples
 from columns import plain
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.values.contract import ValueDecoder
 from spark_kafka_group.executor.values.json_decoder import load
+from spark_kafka_group.executor.values.value_contract import ValueDecoder
 from spark_kafka_group.schemas.ddl import schema_of
 
 SCHEMAS = 24

@@ -86,6 +86,10 @@ def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[p
     brokers = brokers_for(options)
     brokers.speak(not outlives)  # a task that waits warns of outages itself
     batches = records(task, options, brokers, outage=TaskOutage(options, brokers) if outlives else None)
+    if options.typed:
+        from spark_kafka_group.executor.values.typed_batches import TypedBatches  # seldom needed
+
+        batches = TypedBatches(options, outlives).decoded(batches)
     return consumed(batches, options.reading.interceptors) if options.reading.interceptors else batches
 
 
@@ -119,9 +123,17 @@ def records(
         yield from _batches(fetcher, builder, remedy)
 
 
+def _columns(options: Options) -> tuple[str, ...]:
+    if not options.typed:
+        return options.reading.columns
+    from spark_kafka_group.executor.values.typed_batches import bytes_columns
+
+    return bytes_columns(options)
+
+
 def _builder(twin: decode.Decoder, options: Options, largest: int) -> decode.RecordBatchBuilder:
     return twin.RecordBatchBuilder(
-        columns=options.reading.columns,
+        columns=_columns(options),
         check_crcs=options.fetching.check_crcs,
         unpacked_limit=largest,
         target_bytes=ARROW_BATCH_BYTES,

@@ -227,8 +227,8 @@ class _Machine:
     def __init__(self, program: Program, columns: tuple[Column, ...], builders: list[Builder], value: bytes) -> None:
         self._program = program
         self._columns = columns
-        self._builders = builders
-        self._cursor = Cursor(value)
+        self.builders = builders
+        self.cursor = Cursor(value)
         self._frames: list[Frame] = []
         self._free = len(value) + FREE_ITEMS
         self.place = 0
@@ -246,21 +246,21 @@ class _Machine:
 
     def null(self, step: Instruction) -> None:
         for each in (step.c, *self._columns[step.c].inside):
-            self._builders[each].add_null()
+            self.builders[each].add_null()
 
     def struct(self, step: Instruction) -> None:
-        self._builders[step.c].valid.append(True)
+        self.builders[step.c].valid.append(True)
 
     def boolean(self, step: Instruction) -> None:
-        value = self._cursor.take(1)[0] == 1  # as in Java's Avro: all others are false
-        self._builders[step.c].valid.append(True)
-        self._builders[step.c].bools.append(value)
+        value = self.cursor.take(1)[0] == 1  # as in Java's Avro: all others are false
+        self.builders[step.c].valid.append(True)
+        self.builders[step.c].bools.append(value)
 
     def add(self, step: Instruction, form: str, value: float) -> None:
-        self._builders[step.c].add_fixed(struct.pack(form, value))
+        self.builders[step.c].add_fixed(struct.pack(form, value))
 
     def times_1000(self, step: Instruction, bits: int) -> None:
-        value = self._cursor.number(bits) * 1000
+        value = self.cursor.number(bits) * 1000
         if step.b and not 0 <= value < DAY_MICROS * 1000:
             raise MalformedError(Problem.NO_TIME)
         if not INT64_MIN <= value < -INT64_MIN:
@@ -268,14 +268,14 @@ class _Machine:
         self.add(step, "<q", value)
 
     def float32(self) -> float:
-        value: float = struct.unpack("<f", self._cursor.take(4))[0]
+        value: float = struct.unpack("<f", self.cursor.take(4))[0]
         return value
 
     def string(self, step: Instruction) -> None:
-        self._builders[step.c].add_bytes(text_of(self._cursor.sized()))
+        self.builders[step.c].add_bytes(text_of(self.cursor.sized()))
 
     def decimal(self, step: Instruction) -> None:
-        data = self._cursor.take(step.b) if step.do == Do.DECIMAL_FIXED else self._cursor.sized()
+        data = self.cursor.take(step.b) if step.do == Do.DECIMAL_FIXED else self.cursor.sized()
         if not data:
             raise MalformedError(Problem.EMPTY_DECIMAL)
         value = int.from_bytes(data, "big", signed=True)
@@ -283,19 +283,19 @@ class _Machine:
             value = (value & (1 << 64) - 1) - ((value & 1 << 63) << 1)
         if abs(value) >= 10**step.a:
             raise MalformedError(Problem.DIGITS)
-        self._builders[step.c].add_fixed(value.to_bytes(16, "little", signed=True))
+        self.builders[step.c].add_fixed(value.to_bytes(16, "little", signed=True))
 
     def enum(self, step: Instruction) -> None:
-        symbols, i = self._program.symbols[step.a], self._cursor.number(32)
+        symbols, i = self._program.symbols[step.a], self.cursor.number(32)
         if not 0 <= i < len(symbols):
             raise MalformedError(Problem.SYMBOL)
         symbol = symbols[i]
         if symbol is None:
             raise MalformedError(Problem.UNKNOWN_SYMBOL)
-        self._builders[step.c].add_bytes(symbol)
+        self.builders[step.c].add_bytes(symbol)
 
     def union(self, step: Instruction) -> int:
-        places, i = self._program.places[step.a], self._cursor.number(32)
+        places, i = self._program.places[step.a], self.cursor.number(32)
         if not 0 <= i < len(places):
             raise MalformedError(Problem.BRANCH)
         return places[i]
@@ -309,17 +309,17 @@ class _Machine:
         self._frames.append(frame)
 
     def default(self, step: Instruction) -> None:
-        self.begin(Frame(cursor=self._cursor))
-        self._cursor = Cursor(self._program.constants[step.a])
+        self.begin(Frame(cursor=self.cursor))
+        self.cursor = Cursor(self._program.constants[step.a])
 
     def default_end(self, step: Instruction) -> None:
-        self._cursor = self._frames.pop().cursor
+        self.cursor = self._frames.pop().cursor
 
     def items(self, empty: bool, first: bool) -> int:
         """How many items a block has; 0 ends the array or map."""
-        count = self._cursor.number(64)
+        count = self.cursor.number(64)
         if count < 0:
-            self._cursor.number(64)  # the size of the block, which Java's Avro does not look at
+            self.cursor.number(64)  # the size of the block, which Java's Avro does not look at
             if count == INT64_MIN:
                 if first:
                     return 0  # Java's Avro negates it, which gives the same number, of whose low half it takes 0
@@ -331,7 +331,7 @@ class _Machine:
             self._free -= count
             if self._free < 0:
                 raise MalformedError(Problem.ITEMS)
-        elif count > self._cursor.left:
+        elif count > self.cursor.left:
             raise MalformedError(Problem.SHORT)
         return count
 
@@ -355,8 +355,8 @@ class _Machine:
         return None
 
     def list_end(self, c: int) -> None:
-        builder = self._builders[c]
-        inner = self._builders[self._columns[c].children[0]]
+        builder = self.builders[c]
+        inner = self.builders[self._columns[c].children[0]]
         entries = len(inner.valid)
         if entries > INT32_MAX:
             raise MalformedError(Problem.LARGE)
@@ -377,11 +377,11 @@ class _Machine:
         builder.dropped += sorted(again)
 
     def skip_items(self, step: Instruction) -> int:
-        count = self._cursor.number(64)
+        count = self.cursor.number(64)
         while count < 0:
-            self.skip(self._cursor.number(64))
-            count = self._cursor.number(64)
-        if not step.b and count > self._cursor.left:
+            self.skip(self.cursor.number(64))
+            count = self.cursor.number(64)
+        if not step.b and count > self.cursor.left:
             raise MalformedError(Problem.SHORT)
         return count
 
@@ -405,10 +405,10 @@ class _Machine:
         return None
 
     def skip_number(self, bits: int) -> None:
-        self._cursor.number(bits)
+        self.cursor.number(bits)
 
     def skip(self, size: int) -> None:
-        self._cursor.take(max(size, 0))
+        self.cursor.take(max(size, 0))
 
     def call(self, step: Instruction) -> int:
         self.begin(Frame(back=self.place + 1))
@@ -422,23 +422,23 @@ HANDLERS: dict[Do, Callable[[_Machine, Instruction], int | None]] = {
     Do.NULL: _Machine.null,
     Do.STRUCT: _Machine.struct,
     Do.BOOLEAN: _Machine.boolean,
-    Do.INT: lambda m, s: m.add(s, "<i", m._cursor.number(32)),
-    Do.INT_AS_LONG: lambda m, s: m.add(s, "<q", m._cursor.number(32)),
-    Do.INT_AS_FLOAT: lambda m, s: m.add(s, "<f", m._cursor.number(32)),
-    Do.INT_AS_DOUBLE: lambda m, s: m.add(s, "<d", m._cursor.number(32)),
-    Do.INT_AS_FLOAT_AS_DOUBLE: lambda m, s: m.add(s, "<d", nearest_float(m._cursor.number(32))),
+    Do.INT: lambda m, s: m.add(s, "<i", m.cursor.number(32)),
+    Do.INT_AS_LONG: lambda m, s: m.add(s, "<q", m.cursor.number(32)),
+    Do.INT_AS_FLOAT: lambda m, s: m.add(s, "<f", m.cursor.number(32)),
+    Do.INT_AS_DOUBLE: lambda m, s: m.add(s, "<d", m.cursor.number(32)),
+    Do.INT_AS_FLOAT_AS_DOUBLE: lambda m, s: m.add(s, "<d", nearest_float(m.cursor.number(32))),
     Do.INT_TIMES_1000: lambda m, s: m.times_1000(s, 32),
-    Do.LONG: lambda m, s: m.add(s, "<q", m._cursor.number(64)),
-    Do.LONG_AS_FLOAT: lambda m, s: m.add(s, "<f", nearest_float(m._cursor.number(64))),
-    Do.LONG_AS_DOUBLE: lambda m, s: m.add(s, "<d", m._cursor.number(64)),
-    Do.LONG_AS_FLOAT_AS_DOUBLE: lambda m, s: m.add(s, "<d", nearest_float(m._cursor.number(64))),
+    Do.LONG: lambda m, s: m.add(s, "<q", m.cursor.number(64)),
+    Do.LONG_AS_FLOAT: lambda m, s: m.add(s, "<f", nearest_float(m.cursor.number(64))),
+    Do.LONG_AS_DOUBLE: lambda m, s: m.add(s, "<d", m.cursor.number(64)),
+    Do.LONG_AS_FLOAT_AS_DOUBLE: lambda m, s: m.add(s, "<d", nearest_float(m.cursor.number(64))),
     Do.LONG_TIMES_1000: lambda m, s: m.times_1000(s, 64),
-    Do.FLOAT: lambda m, s: m._builders[s.c].add_fixed(m._cursor.take(4)),
+    Do.FLOAT: lambda m, s: m.builders[s.c].add_fixed(m.cursor.take(4)),
     Do.FLOAT_AS_DOUBLE: lambda m, s: m.add(s, "<d", m.float32()),
-    Do.DOUBLE: lambda m, s: m._builders[s.c].add_fixed(m._cursor.take(8)),
+    Do.DOUBLE: lambda m, s: m.builders[s.c].add_fixed(m.cursor.take(8)),
     Do.STRING: _Machine.string,
-    Do.BYTES: lambda m, s: m._builders[s.c].add_bytes(m._cursor.sized()),
-    Do.FIXED: lambda m, s: m._builders[s.c].add_bytes(m._cursor.take(s.a)),
+    Do.BYTES: lambda m, s: m.builders[s.c].add_bytes(m.cursor.sized()),
+    Do.FIXED: lambda m, s: m.builders[s.c].add_bytes(m.cursor.take(s.a)),
     Do.DECIMAL: _Machine.decimal,
     Do.DECIMAL_FIXED: _Machine.decimal,
     Do.ENUM: _Machine.enum,
@@ -454,7 +454,7 @@ HANDLERS: dict[Do, Callable[[_Machine, Instruction], int | None]] = {
     Do.SKIP_INT: lambda m, s: m.skip_number(32),
     Do.SKIP_LONG: lambda m, s: m.skip_number(64),
     Do.SKIP_FIXED: lambda m, s: m.skip(s.a),
-    Do.SKIP_BYTES: lambda m, s: m.skip(m._cursor.number(64)),
+    Do.SKIP_BYTES: lambda m, s: m.skip(m.cursor.number(64)),
     Do.SKIP_LIST: _Machine.skip_list,
     Do.SKIP_NEXT: _Machine.skip_next,
     Do.SKIP_UNION: _Machine.union,

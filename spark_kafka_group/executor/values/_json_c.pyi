@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
-from spark_kafka_group.executor.values.contract import Malformed
+from spark_kafka_group.executor.values.value_contract import Malformed
 
 class JsonDecoder:
     def __init__(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 
 from spark_kafka_group.executor.values import _json_py, json_types
-from spark_kafka_group.executor.values.contract import Malformed
+from spark_kafka_group.executor.values.value_contract import Malformed
 from spark_kafka_group.executor.values.java_times import steady_offset, zone_of
 
 cdef extern from "Python.h":

@@ -32,7 +32,6 @@ from pyspark.sql.types import (
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.values import json_types
-from spark_kafka_group.executor.values.contract import Malformed
 from spark_kafka_group.executor.values.java_numbers import decimal_of, double_as_text, float_of
 from spark_kafka_group.executor.values.java_times import Zone, date_of, local_timestamp_of, timestamp_of, zone_of
 from spark_kafka_group.executor.values.json_tokens import (
@@ -52,6 +51,7 @@ from spark_kafka_group.executor.values.json_tokens import (
     Tokens,
     as_spark,
 )
+from spark_kafka_group.executor.values.value_contract import Malformed
 from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
 
 FRAME_SIZE = 5  # a zero byte and the schema's id

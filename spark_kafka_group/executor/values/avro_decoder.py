@@ -15,7 +15,7 @@ from spark_kafka_group.executor.values.avro_columns import columns_of
 from spark_kafka_group.executor.values.avro_instructions import Program
 from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.contract import Malformed
+from spark_kafka_group.executor.values.value_contract import Malformed
 from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
 from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
 from spark_kafka_group.schemas.avro_types import spark_type

@@ -215,6 +215,7 @@ def _parts(text: bytes) -> tuple[int | None, int, int, str | None] | None:
 
 def _segments(text: bytes) -> tuple[list[int], str | None, bool] | None:  # noqa: C901
     """Spark's steps through ``[+-]yyyy-[m]m-[d]d[ T][h]h:[m]m:[s]s.ffffff[zone]`` and the parts of it that it takes."""
+    # One loop as Spark's: what a character means depends on all that were read before it.
     start = len(text) - len(text.lstrip(TRIMMED))
     text = text.rstrip(TRIMMED)
     if start >= len(text):

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor import compiled_twin
-from spark_kafka_group.executor.values.contract import Malformed, ValueDecoder
+from spark_kafka_group.executor.values.value_contract import Malformed, ValueDecoder
 
 log = logging.getLogger(__name__)
 

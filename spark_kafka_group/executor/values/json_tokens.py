@@ -383,6 +383,7 @@ class Tokens:
         Errors leave the position where Jackson does: behind the first character of the part that is wrong, or behind
         the wrong character where the number began with a zero or reached the end of the document.
         """
+        # One function as Jackson's: where an error leaves the position depends on the part that was begun.
         source = self.source
         slow = source[start] == "0"
         if slow:

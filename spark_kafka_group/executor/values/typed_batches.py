@@ -1,0 +1,184 @@
+"""Keys and values of a task's RecordBatches decoded to typed columns, and what becomes of records that do not fit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_kafka_group.errors import MalformedValueError, UnknownSchemaError
+from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, header_ids
+from spark_kafka_group.executor.values.value_contract import Malformed, ValueDecoder
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.parsing import RAW
+from spark_kafka_group.options.typed_values import (
+    AVRO,
+    CONFLUENT,
+    CONFLUENT_HEADER,
+    DEAD_LETTER,
+    FAIL,
+    JSON,
+    NULL,
+    TypedColumn,
+)
+from spark_kafka_group.values.schema import COLUMNS, EVERY
+
+if TYPE_CHECKING:
+    from spark_kafka_group.schemas.registry import Patience
+
+log = logging.getLogger(__name__)
+
+HEADERS = {"key": KEY_HEADER, "value": VALUE_HEADER}
+ADVICE = "Set onMalformedValue=null to read such values as null, or deadLetter to keep the records in a topic"
+MOST_EXTRA = 10
+"""Fields that a warning names."""
+
+
+def bytes_columns(options: Options) -> tuple[str, ...]:
+    """The columns that have to be read for those of the query, as bytes and numbers."""
+    needed = [RAW.get(name, name) for name in options.reading.columns]
+    if options.values.on_malformed_value == DEAD_LETTER:
+        needed += EVERY
+    if any(column.format in (AVRO, JSON) for column in options.typed):
+        needed += ["topic", "partition", "offset"]
+    if any(column.framing == CONFLUENT_HEADER for column in options.typed):
+        needed.append("headers")
+    return tuple(dict.fromkeys(needed))
+
+
+class TypedBatches:
+    """Decodes the RecordBatches of one task.
+
+    `outlives`: whether a registry that is away is waited for as brokers are, up to maxBrokerOutage if that is set.
+    """
+
+    def __init__(self, options: Options, outlives: bool = False) -> None:
+        self._options = options
+        self._outlives = outlives
+        self._policy = options.values.on_malformed_value
+        self._decoders = [(column, self._decoder(column)) for column in options.typed]
+        types = {column.name: decoder.type for column, decoder in self._decoders}
+        self._schema = pa.schema(
+            [pa.field(name, types.get(name) or COLUMNS[name][1]) for name in options.reading.columns]
+        )
+        self._nulls = 0
+
+    def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches with typed columns. Raises MalformedValueError, BrokerError, RegistryError."""
+        for batch in batches:
+            columns: dict[str, pa.Array] = {}
+            malformed: dict[int, tuple[str, Malformed]] = {}
+            for column, decoder in self._decoders:
+                values = batch.column(column.name)
+                ids, missing = self._ids(column, batch)
+                columns[column.name], problems = decoder.decode(values, ids)
+                for one in problems:
+                    reason = missing.get(one.row)
+                    found = one if reason is None else Malformed(one.row, None, "", reason)
+                    malformed.setdefault(one.row, (column.name, found))
+            kept = self._kept(batch, malformed) if malformed else None
+            arrays = [
+                columns[name] if name in columns else batch.column(RAW.get(name, name)) for name in self._schema.names
+            ]
+            made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            made = made if kept is None else made.filter(kept)
+            if made.num_rows:
+                yield made
+        if self._nulls:
+            log.warning("%d keys or values did not fit their schema and are null", self._nulls)
+
+    def _kept(self, batch: pa.RecordBatch, malformed: dict[int, tuple[str, Malformed]]) -> pa.Array | None:
+        """Which rows stay; None if all do."""
+        first = min(malformed)
+        if self._policy == FAIL:
+            raise self._error(batch, first, *malformed[first], advice=f". {ADVICE}")
+        if self._policy == NULL:
+            if not self._nulls:
+                log.warning(
+                    "%s. It is null, as others of this task that do not fit",
+                    self._error(batch, first, *malformed[first]),
+                )
+            self._nulls += len(malformed)
+            return None
+        from spark_kafka_group.executor.values.dead_letters import send
+
+        send(
+            batch,
+            {row: self._error(batch, row, *found) for row, found in malformed.items()},
+            self._options,
+            self._outlives,
+        )
+        return pa.array([row not in malformed for row in range(batch.num_rows)])
+
+    def _error(
+        self, batch: pa.RecordBatch, row: int, column: str, one: Malformed, advice: str = ""
+    ) -> MalformedValueError:
+        topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+        schema = "" if one.schema_id is None else f" of schema {one.schema_id}"
+        field = f", field {one.field}" if one.field else ""
+        return MalformedValueError(
+            topic, partition, offset, f"the {column}{schema} is malformed{field}: {one.reason}{advice}"
+        )
+
+    def _ids(self, column: TypedColumn, batch: pa.RecordBatch) -> tuple[list[int | str | None] | None, dict[int, str]]:
+        if column.framing != CONFLUENT_HEADER:
+            return None, {}
+        return header_ids(batch.column("headers"), HEADERS[column.name])
+
+    def _decoder(self, column: TypedColumn) -> ValueDecoder:
+        framed = column.framing == CONFLUENT
+        decoder = self._options.reading.decoder
+        if column.format == AVRO:
+            from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
+
+            return AvroDecoder(column.schema, column.wanted, framed, partial(self._writer, column), decoder)
+        if column.format == JSON:
+            from spark_kafka_group.executor.values.json_decoder import json_decoder
+            from spark_kafka_group.schemas.ddl import schema_of
+
+            return json_decoder(schema_of(column.schema), column.wanted, framed, column.time_zone, decoder)
+        from spark_kafka_group.executor.values.json_decoder import StringDecoder
+
+        return StringDecoder()
+
+    def _writer(self, column: TypedColumn, key: int | str) -> str:
+        """The schema that a value was written with; LookupError where the registry does not have it."""
+        from spark_kafka_group.schemas.registry import registry_for
+
+        registry = registry_for(self._options.registry)
+        found = registry.schemas([key], self._patience()).get(key)
+        if found is None:
+            raise LookupError("the schema registry does not have its schema")
+        if found.kind != "AVRO":
+            raise LookupError(f"its schema is of type {found.kind}, not AVRO")
+        try:
+            text = registry.whole_text(found, self._patience())
+        except UnknownSchemaError as error:
+            raise LookupError(str(error)) from error
+        _warn_of_more(column, key, text)
+        return text
+
+    def _patience(self) -> Patience:
+        from spark_kafka_group.schemas.registry import Patience
+
+        if self._outlives:
+            return Patience(limit_ms=self._options.connection.max_broker_outage_ms)
+        return Patience(limit_ms=self._options.fetching.poll_timeout_ms)
+
+
+def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:
+    """Say once which fields of a writer's schema the column does not have."""
+    from spark_kafka_group.schemas import avro_schema
+
+    writer, reader = avro_schema.parse(text), avro_schema.parse(column.schema)
+    more = avro_schema.fields_beyond(writer, reader)
+    if more and column.wanted is None:
+        named = ", ".join(more[:MOST_EXTRA]) + (", ..." if len(more) > MOST_EXTRA else "")
+        log.warning(
+            "schema %s of the %s has fields that the query's schema does not have, and they are left out: %s. A query "
+            "that is started again has them",
+            key, column.name, named,
+        )  # fmt: skip

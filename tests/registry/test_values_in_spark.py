@@ -1,0 +1,249 @@
+"""Typed columns in real Spark, with schemas of a real registry."""
+
+import pytest
+from pyspark.errors import PySparkException
+from support import Record, name, options, produce, registries, topic_with
+from support.written_values import confluent
+
+from spark_kafka_group import group_batch, read_where
+from spark_kafka_group.testing import wait_until
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "amount", "type": ["null", "double"], "default": None},
+        {"name": "who", "type": {"type": "record", "name": "Who", "fields": [{"name": "name", "type": "string"}]}},
+    ],
+}
+
+
+def order(number, **more):
+    return {"id": number, "amount": int(number) / 2, "who": {"name": f"n{number}"}} | more
+
+
+def with_fields(*fields):
+    """ORDER with other fields behind its first."""
+    return ORDER | {"fields": [ORDER["fields"][0], *fields]}
+
+
+@pytest.fixture
+def orders(kafka, apicurio):
+    """A topic with three orders."""
+    topic = name("orders")
+    kafka.create_topic(topic, partitions=1)
+    send(kafka, apicurio, topic, ORDER, [order(n) for n in range(3)])
+    return topic
+
+
+def send(kafka, registry, topic, schema, rows, **more):
+    written = confluent(registry, topic, schema, rows, **more)
+    produce(kafka, topic, [Record(0, None, each.value, headers=each.headers) for each in written])
+
+
+def avro(kafka, registry, topic, group=None, **more):
+    return options(kafka, topic, group, valueFormat="avro", **{"schema.registry.url": registry.url}, **more)
+
+
+def load(spark, given):
+    return spark.read.format("groupkafka").options(**given).load()
+
+
+class TestColumnsOfABatchRead:
+    def test_have_the_type_of_the_subjects_latest_schema(self, spark, kafka, apicurio, orders):
+        produce(kafka, orders, [Record(0, b"tombstone", None)])
+        rows = load(spark, avro(kafka, apicurio, orders)).select("value.*", "offset").collect()
+        assert [(row.id, row.amount, row.who and row.who.name, row.offset) for row in rows] == [
+            (0, 0.0, "n0", 0), (1, 0.5, "n1", 1), (2, 1.0, "n2", 2), (None, None, None, 3),
+        ]  # fmt: skip
+
+    def test_are_the_fields_that_are_named_and_the_bytes(self, spark, kafka, apicurio, orders):
+        rows = load(spark, avro(kafka, apicurio, orders, columns="value.who.name,offset,value.id,rawValue"))
+        assert rows.columns == ["value", "offset", "rawValue"]
+        assert rows.schema["value"].dataType.simpleString() == "struct<id:bigint,who:struct<name:string>>"
+        assert rows.first().rawValue[:1] == b"\0"
+
+    def test_are_decoded_by_a_guid_in_a_header(self, spark, kafka, srfake):
+        topic = topic_with(kafka, [], partitions=1)
+        send(kafka, srfake, topic, ORDER, [order(7)], in_headers=True)
+        rows = load(spark, avro(kafka, srfake, topic, valueFraming="confluent-header")).collect()
+        assert [row.value.id for row in rows] == [7]
+
+    def test_are_text_and_json_by_ddl(self, spark, kafka):
+        topic = topic_with(kafka, [Record(0, b"k", b'{"id": 1, "at": "2026-01-02T03:04:05"}')], partitions=1)
+        given = options(
+            kafka, topic, keyFormat="string", valueFormat="json", valueSchema="id INT, at TIMESTAMP", timeZone="+01:00"
+        )
+        row = load(spark, given).selectExpr("key", "value.id", "cast(value.at as string) as at").first()
+        assert tuple(row) == ("k", 1, "2026-01-02 02:04:05")
+
+    def test_are_those_of_group_batch_read_where_and_a_view(self, spark, kafka, group, apicurio, orders):
+        given = avro(kafka, apicurio, orders, group)
+        with group_batch(spark, given | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}) as batch:
+            assert [row.value.id for row in batch.df.collect()] == [0, 1, 2]
+        with group_batch(spark, given | {"startingOffsets": "group"}) as batch:
+            assert batch.df.selectExpr("value.id").collect() == []
+        assert [row.value.id for row in read_where(spark, given, "offset = 1").collect()] == [1]
+        assert read_where(spark, given, "offset = 99").selectExpr("value.who.name").collect() == []
+        view = name("view").replace("-", "_")
+        listed = ", ".join(f"`{key}` '{value}'" for key, value in given.items())
+        spark.sql(f"CREATE TEMPORARY VIEW {view} USING groupkafka OPTIONS ({listed})")
+        assert [row.id for row in spark.sql(f"SELECT value.id FROM {view} ORDER BY 1").collect()] == [0, 1, 2]
+
+
+class TestAMalformedValue:
+    @pytest.fixture
+    def broken(self, kafka, orders):
+        produce(kafka, orders, [Record(0, b"k", b"broken", headers=[("own", b"h")])])
+        return orders
+
+    def test_fails_the_read_and_is_named(self, spark, kafka, apicurio, broken):
+        with pytest.raises(PySparkException, match=f"{broken}-0: offset 3: the value is malformed: .*onMalformedValue"):
+            load(spark, avro(kafka, apicurio, broken)).collect()
+
+    def test_is_null_and_its_bytes_are_there(self, spark, kafka, apicurio, broken):
+        given = avro(kafka, apicurio, broken, onMalformedValue="null", columns="value,rawValue")
+        assert [row.rawValue for row in load(spark, given).where("value IS NULL").collect()] == [b"broken"]
+
+    def test_is_a_dead_letter_as_it_was_and_in_no_row(self, spark, kafka, apicurio, broken):
+        kafka.create_topic(f"{broken}-dlt", partitions=1)
+        given = avro(kafka, apicurio, broken, onMalformedValue="deadLetter", columns="value")
+        assert [row.value.id for row in load(spark, given).collect()] == [0, 1, 2]
+        letters = load(spark, options(kafka, f"{broken}-dlt", includeHeaders=True)).collect()
+        assert [(bytes(row.key), bytes(row.value)) for row in letters] == [(b"k", b"broken")]
+        headers = {header.key: bytes(header.value or b"") for header in letters[0].headers}
+        assert headers["own"] == b"h"
+        assert (headers["__connect.errors.topic"], headers["__connect.errors.offset"]) == (broken.encode(), b"3")
+        assert b"zero byte" in headers["__connect.errors.exception.message"]
+
+    def test_is_lost_in_no_missing_topic(self, spark, kafka, apicurio, broken):
+        with pytest.raises(PySparkException, match=f"could not be sent to {broken}-dlt .onMalformedValue=deadLetter"):
+            load(spark, avro(kafka, apicurio, broken, onMalformedValue="deadLetter")).collect()
+
+
+REFUSED = {
+    "a registry that does not listen": (
+        {"schema.registry.url": "http://127.0.0.1:1", "schema.registry.max.retries": 0}, "cannot be reached"
+    ),
+    "a subject that is not there": ({"valueSubject": "no"}, "give valueSubject, or register a schema for it"),
+    "a schema that is no Avro": ({"valueSchema": '{"type": "nothing"}'}, "valueSchema: .*nothing"),
+    "a field that is not there": ({"columns": "value.no"}, "has no field no: it has id, amount, who"),
+    "a field of bytes": (
+        {"columns": "value.no", "valueFormat": "binary", "schema.registry.url": None}, "set valueFormat to json or avro"
+    ),
+    "a format without a schema": ({"schema.registry.url": None}, "needs schema.registry.url, or valueSchema"),
+    "json without a schema": ({"valueFormat": "json"}, "needs valueSchema, such as"),
+    "a pattern of topics": ({"subscribe": None, "subscribePattern": "a.*"}, "needs valueSubject or valueSchema"),
+    "a text that is no DDL": (
+        {"valueFormat": "json", "valueSchema": "id INT,", "schema.registry.url": None}, "valueSchema: "
+    ),
+    "a file that is not there": ({"valueSchema": "file:/nowhere"}, "valueSchema .*cannot be read: No such file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_before_data_moves_a_sentence_says_what_to_change_about(spark, kafka, apicurio, orders, given, message):
+    every = avro(kafka, apicurio, orders) | {key: str(value) for key, value in given.items() if value is not None}
+    for key in [key for key, value in given.items() if value is None]:
+        del every[key]
+    with pytest.raises(PySparkException, match=message):
+        load(spark, every)
+
+
+def test_topics_with_different_schemas_are_not_read_together(spark, kafka, apicurio, orders):
+    other = topic_with(kafka, [], partitions=1)
+    apicurio.register(f"{other}-value", with_fields({"name": "more", "type": "int"}))
+    with pytest.raises(PySparkException, match="have different schemas, and the column value has one type"):
+        load(spark, avro(kafka, apicurio, f"{orders},{other}"))
+
+
+def test_a_subject_of_another_type_is_named(spark, kafka, srfake):
+    topic = topic_with(kafka, [], partitions=1)
+    srfake.register(f"{topic}-value", {"type": "object"}, "JSON")
+    with pytest.raises(PySparkException, match="valueFormat=avro needs a schema of type AVRO"):
+        load(spark, avro(kafka, srfake, topic))
+
+
+class TestASchemaThatChanges:
+    """While a query runs, whose column has the type of ORDER, and over its restart."""
+
+    ADDED = with_fields(*ORDER["fields"][1:], {"name": "more", "type": "string", "default": "none"})
+    REMOVED = with_fields(ORDER["fields"][2])
+    RENAMED = with_fields({"name": "sum", "type": ["null", "double"], "default": None}, ORDER["fields"][2])
+    NARROW = ORDER | {"fields": [{"name": "id", "type": "int"}, *ORDER["fields"][1:]]}
+    OTHER = ORDER | {"fields": [{"name": "id", "type": "string"}, *ORDER["fields"][1:]]}
+
+    @pytest.fixture
+    def query(self, spark, kafka, group, apicurio, orders, tmp_path):
+        """Runs the query until there is nothing new; gives its rows."""
+        rows = []
+
+        def run(**more):
+            given = avro(kafka, apicurio, orders, group, **more)
+            df = spark.readStream.format("groupkafka").options(**given).load()
+            wanted = df.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.select("value.*").collect()))
+            return wanted.option("checkpointLocation", str(tmp_path / "checkpoint")).start(), rows
+
+        return run
+
+    def test_is_read_on_by_its_own_schema_while_the_query_runs(self, kafka, apicurio, orders, query):
+        running, rows = query(onMalformedValue="null")
+        try:
+            for schema, row in (
+                (self.ADDED, order(10, more="x")),
+                (self.REMOVED, {"id": 11, "who": {"name": "n"}}),
+                (self.NARROW, order(12)),
+                (self.OTHER, order("13")),
+                (self.RENAMED, {"id": 14, "sum": 1.0, "who": {"name": "n"}}),
+            ):
+                send(kafka, apicurio, orders, schema, [row])
+                running.processAllAvailable()
+        finally:
+            running.stop()
+        assert [(row.id, row.amount) for row in rows] == [
+            (0, 0.0), (1, 0.5), (2, 1.0), (10, 5.0), (11, None), (12, 6.0), (None, None), (14, None),
+        ]  # fmt: skip
+        assert set(rows[3].asDict()) == {"id", "amount", "who"}  # a field that was added is left out
+
+    def test_is_the_type_of_the_column_once_the_query_is_started_again(self, spark, kafka, apicurio, orders, query):
+        running, rows = query()
+        running.processAllAvailable()
+        running.stop()
+        renamed = with_fields(
+            {"name": "sum", "aliases": ["amount"], "type": ["null", "double"], "default": None}, ORDER["fields"][2]
+        )
+        send(kafka, apicurio, orders, renamed, [{"id": 10, "sum": 5.0, "who": {"name": "n"}}])
+        running, rows = query()
+        running.processAllAvailable()
+        running.stop()
+        assert rows[-1].asDict(recursive=True) == {"id": 10, "sum": 5.0, "who": {"name": "n"}}
+        by_alias = load(spark, avro(kafka, apicurio, orders)).select("value.id", "value.sum").collect()
+        assert [tuple(row) for row in by_alias] == [(0, 0.0), (1, 0.5), (2, 1.0), (10, 5.0)]
+
+
+@pytest.fixture
+def killed_registry(srfake):
+    """A registry that may be killed: it forgets its schemas."""
+    with registries.Srfake() as registry:
+        yield registry
+
+
+def test_a_running_query_waits_for_a_registry_that_is_away(spark, kafka, group, tmp_path, killed_registry):
+    registry, topic, rows = killed_registry, topic_with(kafka, [], partitions=1), []
+    send(kafka, registry, topic, ORDER, [order(1)])
+    df = spark.readStream.format("groupkafka").options(**avro(kafka, registry, topic, group)).load()
+    registry.kill()
+    query = df.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+    running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        wait_until(lambda: running.status["isDataAvailable"] or running.exception(), within=60)
+        assert not rows
+        registry.start()
+        registry.register(f"{topic}-value", ORDER)
+        send(kafka, registry, topic, ORDER, [order(2)])
+        wait_until(lambda: len(rows) == 2 or running.exception(), within=90)
+        assert running.exception() is None
+    finally:
+        running.stop()
+    assert [row.value.id for row in rows] == [1, 2]
