@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from faults.sink import rows_in
+from faults.gather import rows_in
 from small_kubernetes import Kubernetes, fits
 from support import committed, members, numbered, produce, topic_with
 

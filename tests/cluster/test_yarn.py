@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from faults.sink import rows_in
+from faults.gather import rows_in
 from support import committed, members, numbered, options, produce, topic_with
 
 from spark_kafka_group.testing import wait_until

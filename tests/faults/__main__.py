@@ -6,9 +6,9 @@ import argparse
 import signal
 import sys
 
-from faults import cells, lanes, report
+from faults import cells, report
 from faults.cells.registry import BOTH, CELLS
-from faults.run import run_cells
+from faults.run import command_of, in_lanes, run_cells
 
 
 def main() -> int:
@@ -38,7 +38,7 @@ def main() -> int:
         more = [f"--{name}={value}" for name in names_given if (value := getattr(args, name)) is not None]
         more += ["--fresh"] if args.fresh else []
         of_cells = [(name, source) for name in names for source in CELLS[name].sources if source in sources]
-        failed = lanes.run([lanes.command(*one, *more) for one in of_cells], args.lanes)
+        failed = in_lanes([command_of(*one, *more) for one in of_cells], args.lanes)
     else:
         counts = dict.fromkeys(names, args.count) | ({"everything": args.minutes} if args.minutes else {})
         failed = run_cells(names, sources, counts, args.seed, args.fresh)

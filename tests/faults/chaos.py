@@ -1,8 +1,18 @@
 """Queries, Kafka's own Java consumers and kafka-python consumers share a group; they come, go and die at random.
 
 While records with unique ids are produced, members are started and ended, as a seed says. At the end the rest of the
-records are read by queries alone, and what everybody did is judged (``judge.py`` says what is checked). The exit code
-is 1 when something was not as it must be; the files of the run stay in ``--directory``.
+records are read by queries alone, and what everybody did is judged. The exit code is 1 when something was not as it
+must be; the files of the run stay in ``--directory``, and ``--judge`` judges them once more:
+
+    produced.jsonl       every record: partition, offset, id
+    stored.jsonl         the group's generations and commits, from __consumer_offsets
+    end.json             how each process was ended, and what was wrong: members that failed, records that nobody read
+    queries/<name>/      of each checkpoint: the checkpoint itself, the sink, and a file of events for each process
+    neighbours/          what other members have printed
+
+What is not judged: which generation another consumer commits under (brokers see to that), and what it reads twice as it
+failed to commit: that is its way. Consumers of the newer protocol do not say their epochs, so their assignments are not
+compared with those that the coordinator stored.
 """
 
 from __future__ import annotations
@@ -15,20 +25,19 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
 
-from faults import stored
-from faults.chaos_judge import Verdict, gather, judge, tell
+from faults.cells.neighbours import OF_THE_BROKER
 from faults.crew import (
     AT_ONCE,
-    CLEANLY,
     ENDS_WITHIN_S,
     FOLDERS,
-    JAVA_ASSIGNORS,
     KILLED,
     NEWER_BROKER,
     BareQuery,
@@ -40,10 +49,19 @@ from faults.crew import (
     Run,
     SparkQuery,
 )
+from faults.evidence import CLEANLY, TP, Ending, Finding, Observed, Stored
+from faults.gather import left_in
+from faults.judge import judged
+from faults.neighbours import JAVA_ASSIGNORS, Said, events_of
+from faults.topics import group_records
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.tools.event_logs import merge
+from spark_kafka_group.tools.verify import verify
 
 DRAINED_WITHIN_S = 120.0
 KILLED_WITHIN_S = 200.0
+NEWER = ("javanewer", "librdkafka")
+"""How names of consumers of the newer protocol begin."""
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 """Between two changes, times the pace."""
 
@@ -232,12 +250,100 @@ def concluded(run: Run, chaos: Chaos, production: Production, act: Callable[[], 
             ends[record["partition"]] = max(ends.get(record["partition"], 0), record["offset"] + 1)
         chaos.drain(run, ends)
     directory = run.directory
-    stored.write(directory / "produced.jsonl", produced)
-    stored.write(directory / "endings.jsonl", chaos.endings)
-    stored.write(directory / "commits.jsonl", stored.commits(run.kafka, run.group))
-    stored.write(directory / "generations.jsonl", stored.generations(run.kafka, run.group, run.topic))
-    (directory / "end.json").write_text(json.dumps(chaos.problems))
-    return judge(gather(directory))
+    write(directory / "produced.jsonl", produced)
+    write(directory / "stored.jsonl", map(asdict, group_records(run.kafka, run.group, run.topic)))
+    end = {"group": run.group, "topic": run.topic, "endings": chaos.endings, "problems": chaos.problems}
+    (directory / "end.json").write_text(json.dumps(end))
+    return judge(directory)
+
+
+# The judgement, by the files of a run
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was counted, and what was found."""
+
+    summary: Mapping[str, int]
+    findings: Sequence[Finding]
+
+
+def judge(directory: Path) -> Verdict:
+    """Judge the files of a run that has ended."""
+    run = gathered(directory)
+    consumers = [Said(path) for path in sorted((directory / "neighbours").glob("*.jsonl"))]
+    places = Counter(row.place for row in run.rows)
+    places.update(place for one in consumers for place, _ in (*one.delivered(), *one.in_doubt()))
+    exempt = OF_THE_BROKER if any(map(is_newer, consumers)) else {}
+    findings = [found for found in judged(run) if found.invariant not in exempt]
+    report = verify(run.events)
+    summary = {
+        "started": len(run.endings),
+        **{f"ended {how}": count for how, count in sorted(Counter(ending.how for ending in run.endings).items())},
+        "generations": len({stored.generation for stored in run.stored if stored.generation is not None}),
+        "batches": report.batches,
+        "commits": sum(stored.offset is not None for stored in run.stored),
+        "records": len(run.log),
+        "read": places.total(),
+        "read twice": places.total() - len(places),
+        "ranges in doubt": len(report.in_doubt),
+        "memberships lost": sum(event.kind == "lost" for event in run.events),
+        "violations": len(findings),
+    }
+    return Verdict(summary, findings)
+
+
+def gathered(directory: Path) -> Observed:
+    """The evidence of a run. Each checkpoint is a query, also where a member went on with a new one."""
+    end = json.loads((directory / "end.json").read_text())
+    stored = [stored_in(line) for line in read(directory / "stored.jsonl")]
+    log = {(end["topic"], r["partition"], r["offset"]): r["id"] for r in read(directory / "produced.jsonl")}
+    ends: dict[TP, int] = {}
+    for topic, partition, offset in log:
+        ends[topic, partition] = max(offset + 1, ends.get((topic, partition), 0))
+    run = left_in(sorted((directory / "queries").glob("*")), "overwrite")
+    consumers = [Said(path) for path in sorted((directory / "neighbours").glob("*.jsonl"))]
+    of_consumers = [list(events_of(one, stored, end["group"], one.output.stem, is_newer(one))) for one in consumers]
+    return replace(
+        run,
+        log=log,
+        events=merge([run.events, *of_consumers]),
+        all_members=True,
+        stored=stored,
+        ended=None,
+        committed={one.tp: one.offset for one in stored if one.tp is not None and one.offset is not None},
+        ends=ends,
+        delivered=[value for one in consumers for _, value in one.delivered()],
+        in_doubt=frozenset(value for one in consumers for _, value in one.in_doubt()),
+        endings=[Ending(one["process"], one["how"], wanted=True) for one in end["endings"]],
+        problems=end["problems"],
+    )
+
+
+def is_newer(said: Said) -> bool:
+    """Whether a consumer is of the newer protocol, by its name."""
+    return said.output.stem.startswith(NEWER)
+
+
+def stored_in(line: Mapping[str, Any]) -> Stored:
+    """A record of the coordinator that was written as JSON."""
+    members = {member: [tuple(tp) for tp in tps] for member, tps in line["members"].items()}
+    return Stored(**line | {"members": members, "tp": line["tp"] and tuple(line["tp"])})
+
+
+def write(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def tell(verdict: Verdict) -> str:
+    """The verdict as text."""
+    lines = [f"violation: {found.invariant}: {found.problem}" for found in verdict.findings]
+    lines.append(", ".join(f"{name} {count}" for name, count in verdict.summary.items()))
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -263,16 +369,20 @@ def main() -> int:
         "--one-application", action="store_true", help="queries are as sources of one Spark application"
     )
     parser.add_argument("--directory", type=Path, help="for the files of the run; a new one if not given")
-    args = parser.parse_args()
-    options = vars(args)
-    directory = options.pop("directory") or Path(tempfile.mkdtemp(prefix="chaos-"))
-    if options["seed"] is None:
-        options["seed"] = random.randrange(2**31)
-    print(f"{options} in {directory}", flush=True)
-    with KafkaCluster(properties=NEWER_BROKER) as kafka:
-        verdict = play(kafka, directory.resolve(), **options)
+    parser.add_argument("--judge", type=Path, metavar="DIRECTORY", help="run nothing; judge the files of a run")
+    options = vars(parser.parse_args())
+    directory, ended = options.pop("directory"), options.pop("judge")
+    if ended is not None:
+        verdict = judge(ended)
+    else:
+        directory = directory or Path(tempfile.mkdtemp(prefix="chaos-"))
+        if options["seed"] is None:
+            options["seed"] = random.randrange(2**31)
+        print(f"{options} in {directory}", flush=True)
+        with KafkaCluster(properties=NEWER_BROKER) as kafka:
+            verdict = play(kafka, directory.resolve(), **options)
     print(tell(verdict))
-    return 1 if verdict.violations else 0
+    return 1 if verdict.findings else 0
 
 
 if __name__ == "__main__":

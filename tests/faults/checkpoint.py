@@ -4,50 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TP = tuple[str, int]
+from faults.evidence import TP, Batch
+
 HEAD = 2
 """Lines of an entry of the offset log before those of the sources: its version, and Spark's settings."""
 NONE = "-"
 """A source without an offset."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A micro-batch.
-
-    Attributes
-    ----------
-    number
-        Spark's.
-    starts, ends
-        Of its ranges, the ends exclusive.
-    planned_ms, done_ms
-        When Spark logged it as planned, and as done; None if it has not.
-    generation, of_source, reader
-        The generation that planned it, its number among the batches with data, and the id of the query, where the
-        source says these.
-    query
-        The number of the query in its run.
-    """
-
-    number: int
-    starts: Mapping[TP, int]
-    ends: Mapping[TP, int]
-    done_ms: float | None
-    generation: int | None = None
-    of_source: int | None = None
-    reader: str | None = None
-    query: int = 0
-    planned_ms: float | None = None
-
-    @property
-    def records(self) -> int:
-        """Offsets that it has."""
-        return sum(max(0, end - self.starts.get(tp, end)) for tp, end in self.ends.items())
 
 
 class Checkpoint:
@@ -110,6 +75,15 @@ class Checkpoint:
         folder = self._directory / log
         if folder.exists():
             yield from ((int(path.name), path) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def furthest(checkpoints: Iterable[Checkpoint]) -> dict[TP, int]:
+    """Where the batches end that are done: of several queries, the last one of each partition."""
+    ended: dict[TP, int] = {}
+    for checkpoint in checkpoints:
+        for tp, end in checkpoint.ends().items():
+            ended[tp] = max(end, ended.get(tp, 0))
+    return ended
 
 
 def _merged(several: Iterable[Mapping[TP, int]]) -> dict[TP, int]:

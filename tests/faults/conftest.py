@@ -2,21 +2,23 @@
 
 import pytest
 
-from faults import processes
+from faults.processes import Program
+from faults.running import Query
 
 
 @pytest.fixture
 def start_query(tmp_path):
-    """Starts queries in the test's directory."""
+    """Starts queries in the test's directory; their sink is written over."""
     started = []
 
-    def start(settings, *arguments, directory=tmp_path, program="kill_query"):
-        started.append(processes.start_query(directory, settings, *arguments, program=program))
+    def start(settings, *arguments, directory=tmp_path, kind=Query):
+        started.append(kind(directory, "groupkafka", settings, {}, "overwrite", *map(str, arguments)))
+        started[-1].launch()
         return started[-1]
 
     yield start
-    for program in started:
-        program.kill()
+    for query in started:
+        query.close()
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def start_program(tmp_path):
     started = []
 
     def start(command, log=tmp_path / "log", **environment):
-        started.append(processes.Program(command, log, **environment))
+        started.append(Program(command, log, **environment))
         return started[-1]
 
     yield start

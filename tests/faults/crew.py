@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -13,17 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faults import PYTHONPATH
-from spark_kafka_group.spark.installation import java
+from faults.evidence import CLEANLY
+from faults.neighbours import of_java, of_python
+from faults.processes import kill_session
+from faults.running import program
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.download import jars
 from spark_kafka_group.testing.node import session
 
-JAVA_ASSIGNORS = {
-    "range": "RangeAssignor",
-    "roundrobin": "RoundRobinAssignor",
-    "sticky": "StickyAssignor",
-    "cooperative-sticky": "CooperativeStickyAssignor",
-}
 SESSION_MS = 4_000
 REBALANCE_MS = 30_000
 NEWER_BROKER = {
@@ -34,8 +29,8 @@ NEWER_BROKER = {
 }
 """A broker's settings by which members of the newer protocol are as quick as the others here."""
 ENDS_WITHIN_S = 90.0
-CLEANLY, AT_ONCE, KILLED = "cleanly", "at once", "killed"
-FOLDERS = ("checkpoints", "events", "rows", "java", "logs")
+AT_ONCE, KILLED = "at once", "killed"
+FOLDERS = ("queries", "neighbours", "logs")
 
 
 @dataclass(frozen=True)
@@ -55,21 +50,10 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def kill_session(pid: int) -> None:
-    """kill -9 of all these."""
-    while living := session(pid):
-        for one in living:
-            try:
-                os.kill(one, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-
-
 class Member:
     """One place in the group, held by one process after the other."""
 
-    kind = ""
-    stops_cleanly_by = signal.SIGINT
+    stops_cleanly_by = signal.SIGTERM
 
     def __init__(self, run: Run, name: str) -> None:
         self.run = run
@@ -115,7 +99,7 @@ class Member:
 
     def listens(self) -> bool:
         """Whether it has come far enough to take a signal as it should."""
-        return (self.run.directory / "events" / f"{self.id}.jsonl").exists()
+        raise NotImplementedError
 
     def failure(self) -> str | None:
         """The problem, if the process ended in another way than the requested one."""
@@ -138,8 +122,7 @@ class Member:
 class BareQuery(Member):
     """A query of ours without Spark. ``fresh`` gives it a new checkpoint when it starts next."""
 
-    kind = "query"
-    program = "faults.programs.bare_query"
+    stops_cleanly_by = signal.SIGINT
 
     def __init__(self, run: Run, name: str) -> None:
         super().__init__(run, name)
@@ -151,9 +134,15 @@ class BareQuery(Member):
         self.checkpoint += 1
         self.name = f"{self.slot}.{self.checkpoint}"
 
-    def command(self, seed: int) -> Sequence[str]:
-        directory = self.run.directory
-        options = {
+    @property
+    def directory(self) -> Path:
+        return self.run.directory / "queries" / self.name
+
+    def listens(self) -> bool:
+        return (self.directory / "events" / f"{self.id}.jsonl").exists()
+
+    def options(self) -> dict[str, str]:
+        return {
             "kafka.bootstrap.servers": self.run.kafka.bootstrap_servers,
             "kafka.group.id": self.run.group,
             "subscribe": self.run.topic,
@@ -163,21 +152,31 @@ class BareQuery(Member):
             "kafka.session.timeout.ms": str(SESSION_MS),
             "kafka.heartbeat.interval.ms": str(SESSION_MS // 10),
             "kafka.max.poll.interval.ms": str(REBALANCE_MS),
-            "eventLog": str(directory / "events" / f"{self.id}.jsonl"),
+            "eventLog": str(self.directory / "events" / f"{self.id}.jsonl"),
         }
+
+    def command(self, seed: int) -> Sequence[str]:
         return [
-            sys.executable, "-m", self.program, "--options", json.dumps(options),
-            "--checkpoint", str(directory / "checkpoints" / self.name),
-            "--rows", str(directory / "rows" / f"{self.name}.jsonl"),
-            "--seed", str(seed), "--batch-seconds", str(self.run.batch_seconds),
-            *(["--shared", str(directory)] if self.run.one_application else []),
+            *program("bare_query", self.directory, self.id, self.options()), *drawn(self.run, seed),
+            *(["--shared", str(self.run.directory)] if self.run.one_application else []),
         ]  # fmt: skip
+
+
+def drawn(run: Run, seed: int) -> Sequence[str]:
+    return ["--seed", str(seed), "--batch-seconds", str(run.batch_seconds)]
 
 
 class SparkQuery(BareQuery):
     """A real streaming query: all its processes end together, and it cannot be ended between two batches."""
 
-    program = "faults.programs.chaos_spark_query"
+    def command(self, seed: int) -> Sequence[str]:
+        return [
+            *program("spark_query", self.directory, self.id, self.options()), *drawn(self.run, seed),
+            "--source", "groupkafka", "--sink", "overwrite", "--master", "local[1]",
+        ]  # fmt: skip
+
+    def good_codes(self) -> Sequence[int]:
+        return (128 + signal.SIGTERM,)
 
     def end(self, how: str) -> None:
         assert self.process is not None
@@ -192,87 +191,69 @@ class SparkQuery(BareQuery):
         return super().ended() and (self.process is None or not session(self.process.pid))
 
 
-class PythonConsumer(Member):
-    """A kafka-python consumer."""
+class Consumer(Member):
+    """A member that is no query: its output becomes events when the run is judged.
 
-    kind = "python"
+    Attributes
+    ----------
+    newer
+        Whether it is of Kafka's newer group protocol (KIP-848): the broker says how often it sends heartbeats.
+    """
 
-    def command(self, seed: int) -> Sequence[str]:
-        directory, run = self.run.directory, self.run
-        return [
-            sys.executable, "-m", "faults.programs.consumer", "--bootstrap-servers", run.kafka.bootstrap_servers,
-            "--topic", run.topic, "--group", run.group, "--name", self.id, "--strategy", run.strategy,
-            "--session-timeout-ms", str(SESSION_MS), "--rows", str(directory / "rows" / f"{self.id}.jsonl"),
-            "--events", str(directory / "events" / f"{self.id}.jsonl"),
-            "--seed", str(seed), "--batch-seconds", str(run.batch_seconds),
-        ]  # fmt: skip
-
-
-class JavaConsumer(Member):
-    """Kafka's own VerifiableConsumer; its output becomes events when the run is judged."""
-
-    kind = "java"
-    stops_cleanly_by = signal.SIGTERM
-
-    def good_codes(self) -> Sequence[int]:
-        return (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+    newer = False
 
     def listens(self) -> bool:
         return "startup_complete" in self.output().read_text()
 
     def output(self) -> Path:
-        return self.run.directory / "java" / f"{self.id}.jsonl"
+        return self.run.directory / "neighbours" / f"{self.id}.jsonl"
+
+
+class PythonConsumer(Consumer):
+    """A kafka-python consumer."""
 
     def command(self, seed: int) -> Sequence[str]:
-        run = self.run
-        settings = {
-            "client.id": self.id,
-            "max.poll.interval.ms": REBALANCE_MS,
-            "max.poll.records": 20 + seed % 200,
-            **self.settings(),
-        }
-        config = run.directory / "java" / f"{self.id}.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        return [
-            java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-            "-cp", str(jars("kafka-tools", run.kafka.version) / "*"), "org.apache.kafka.tools.VerifiableConsumer",
-            "--bootstrap-server", run.kafka.bootstrap_servers, "--topic", run.topic, "--group-id", run.group,
-            "--reset-policy", "earliest", "--verbose", "--command-config", str(config), *self.protocol(),
-        ]  # fmt: skip
-
-    def settings(self) -> dict[str, str | int]:
-        return {"heartbeat.interval.ms": SESSION_MS // 10}
-
-    def protocol(self) -> Sequence[str]:
-        strategy = f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[self.run.strategy]}"
-        return ["--session-timeout", str(SESSION_MS), "--assignment-strategy", strategy]
+        more = "--name", self.id, "--strategy", self.run.strategy, *drawn(self.run, seed)
+        return of_python("kafka-python", self.run.kafka, self.run.topic, self.run.group, SESSION_MS / 1000, *more)
 
 
-class NewerJavaConsumer(JavaConsumer):
-    """The same of Kafka's newer group protocol (KIP-848): the broker says how often it sends heartbeats."""
+class NewerConsumer(Consumer):
+    """A librdkafka consumer of the newer protocol; a static member if it has an instance id."""
 
-    def settings(self) -> dict[str, str | int]:
-        return {}
-
-    def protocol(self) -> Sequence[str]:
-        return ["--group-protocol", "consumer"]
-
-
-class NewerConsumer(Member):
-    """A librdkafka consumer of the newer group protocol; a static member if it has an instance id."""
-
-    kind = "librdkafka"
+    newer = True
 
     def __init__(self, run: Run, name: str, instance_id: str | None = None) -> None:
         super().__init__(run, name)
         self._static = [] if instance_id is None else ["--instance-id", instance_id]
 
     def command(self, seed: int) -> Sequence[str]:
-        directory, run = self.run.directory, self.run
-        return [
-            sys.executable, "-m", "faults.programs.newer_consumer", "--bootstrap-servers", run.kafka.bootstrap_servers,
-            "--topic", run.topic, "--group", run.group, "--name", self.id, *self._static,
-            "--rows", str(directory / "rows" / f"{self.id}.jsonl"),
-            "--events", str(directory / "events" / f"{self.id}.jsonl"),
-            "--seed", str(seed), "--batch-seconds", str(run.batch_seconds),
-        ]  # fmt: skip
+        more = "--name", self.id, "--protocol", "consumer", *self._static, *drawn(self.run, seed)
+        return of_python("confluent-kafka", self.run.kafka, self.run.topic, self.run.group, SESSION_MS / 1000, *more)
+
+
+class JavaConsumer(Consumer):
+    """Kafka's own VerifiableConsumer."""
+
+    def good_codes(self) -> Sequence[int]:
+        return (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+
+    def command(self, seed: int) -> Sequence[str]:
+        settings = {
+            "client.id": self.id,
+            "max.poll.interval.ms": REBALANCE_MS,
+            "max.poll.records": 20 + seed % 200,
+        }
+        if not self.newer:
+            settings["heartbeat.interval.ms"] = SESSION_MS // 10
+        config = self.output().with_suffix(".properties")
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        protocol = "consumer" if self.newer else "classic"
+        run = self.run
+        command = of_java(run.kafka, run.topic, run.group, SESSION_MS / 1000, protocol, run.strategy)
+        return [*command, "--command-config", str(config)]
+
+
+class NewerJavaConsumer(JavaConsumer):
+    """The same of the newer protocol."""
+
+    newer = True

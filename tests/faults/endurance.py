@@ -30,21 +30,19 @@ from typing import Any
 
 from faults import report
 from faults.cells.everything import LANES, OPTIONS, PROPERTIES, second, storm
-from faults.cells.neighbours import Said
 from faults.cells.network import by_proxies, proxied
-from faults.cells.registry import GROUPKAFKA
+from faults.evidence import GROUPKAFKA, Acknowledged, Finding
 from faults.gather import gathered
-from faults.judge.invariants import Finding
-from faults.judge.invariants import judged as findings_of
+from faults.judge import judged as findings_of
 from faults.lines import RESULTS
-from faults.load import Acknowledged, Load
-from faults.processes import command
+from faults.load import Load
+from faults.neighbours import Said
+from faults.processes import command, whole_lines
 from faults.report import growth
 from faults.run import RUNS, code_version
 from faults.running import held_by
 from faults.scene import SESSION_S, Scene
 from faults.storm import without
-from faults.written import whole_lines
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.node import session
 

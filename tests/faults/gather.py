@@ -1,63 +1,95 @@
-"""Collects what a run left behind: in the sink, the checkpoint, the event logs, the topics, and the group's offsets."""
+"""Collects what a run left behind: in sinks, checkpoints, event logs, topics, and the group's offsets."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote, urlparse
 
-from kafka import KafkaConsumer
-from kafka.structs import TopicPartition
+import pyarrow.parquet as pq
 
-from faults import stored
-from faults.checkpoint import Batch, positions
-from faults.judge.evidence import IN_TRANSACTIONS, PROCESSOR, TOPIC, Call, Dead, Observed, Plan, Row, Shown, Stored
+from faults.checkpoint import Checkpoint, furthest, positions
+from faults.evidence import (
+    GROUPKAFKA,
+    IN_TRANSACTIONS,
+    PROCESSOR,
+    TOPIC,
+    Batch,
+    Call,
+    Dead,
+    Observed,
+    Plan,
+    Row,
+    Shown,
+)
+from faults.processes import whole_lines
 from faults.programs.handling import DONE
 from faults.running import Query
 from faults.scene import Range, Scene
-from faults.sink import row_of, rows_in
-from faults.written import whole_lines
+from faults.topics import ends_of, group_records, records, whole
 from spark_kafka_group.metrics.group_metrics import OBSERVED
-from spark_kafka_group.offsets_topic import decoding
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.text.foreign_text import parsed
 from spark_kafka_group.tools.event_logs import Event, merge, read_run
 from spark_kafka_group.values.error_headers import ATTEMPTS
 
-READ_WITHIN_S = 180.0
+SINK_LOG = "_spark_metadata"
+
+
+def left_in(
+    directories: Sequence[Path], sink: str, source: str = GROUPKAFKA, real_ms: Callable[[float], float] = float
+) -> Observed:
+    """What queries have left in a folder each: checkpoints, sinks, event logs, and plans of tasks.
+
+    Parameters
+    ----------
+    real_ms
+        The time at which the clock of the queries' processes showed this one.
+    """
+    checkpoints = [Checkpoint(directory / "checkpoint", {}) for directory in directories]
+    return Observed(
+        source,
+        sink,
+        rows=[row for n, directory in enumerate(directories) for row in rows_in(directory / "out", n)],
+        batches=[replace(batch, query=n) for n, one in enumerate(checkpoints) for batch in one.batches()],
+        events=events_in(directories, real_ms),
+        plans=[plan for directory in directories for plan in plans_in(directory)],
+        ended=furthest(checkpoints),
+    )
+
+
+def left(kafka: KafkaCluster, topics: Mapping[str, int], group: str, *directories: Path) -> Observed:
+    """What queries of a test have left, that have read all of some topics, each with a sink that is written over."""
+    return replace(
+        left_in(directories, "overwrite"),
+        log=records(kafka, topics),
+        stored=group_records(kafka, group),
+        committed={tp: offset for tp, (offset, _) in kafka.committed(group).items()},
+        ends=ends_of(kafka, topics),
+    )
 
 
 def gathered(scene: Scene, sink: str) -> Observed:
     """The evidence of a run that is at rest; its queries have ended."""
     assert scene.load is not None
     queries = scene.queries
-    ours = scene.source == "groupkafka"
+    ours = scene.source == GROUPKAFKA
     isolation = "read_committed" if sink in IN_TRANSACTIONS else "read_uncommitted"
     log = records(scene.kafka, scene.read_topics, isolation)
     known = log | {(a.topic, a.partition, a.offset): a.identity for a in scene.load.acknowledged if a.offset >= 0}
-    batches = [replace(batch, query=n) for n, query in enumerate(queries) for batch in query.checkpoint.batches()]
-    calls = [call for query in queries for call in calls_in(query.directory / "handled", batches)]
+    found = left_in([query.directory for query in queries], sink, scene.source, scene.real_ms)
+    calls = [call for query in queries for call in calls_in(query.directory / "handled", found.batches)]
     if sink in (TOPIC, *IN_TRANSACTIONS):
-        rows = rows_of_topic(scene, batches, isolation)
+        found = replace(found, rows=rows_of_topic(scene, found.batches, isolation))
     elif sink == PROCESSOR:
-        rows = [call.row for call in calls if call.outcome == DONE]
-    else:
-        rows = [row for n, query in enumerate(queries) for row in rows_in(query.directory / "out", n)]
-    return Observed(
-        source=scene.source,
-        sink=sink,
+        found = replace(found, rows=[call.row for call in calls if call.outcome == DONE])
+    return replace(
+        found,
         acknowledged=tuple(scene.load.acknowledged),
         log=log,
-        rows=rows,
-        batches=batches,
-        events=events_in(scene.directory, scene.real_ms),
-        plans=plans_in(scene.directory),
         stored=group_records(scene.kafka, scene.group) if ours else (),
         committed=scene.committed() if ours else {},
-        ended=scene.ended(),
         ends=scene.ends(),
         lag=scene.query.lag() if ours and scene.seen_at_rest else None,  # at rest the first query is alone
         shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1, scene.seen_ms()) if ours else Shown(),
@@ -66,8 +98,8 @@ def gathered(scene: Scene, sink: str) -> Observed:
         delays=scene.delays,
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
-        delivered=[value for reader in scene.neighbours for value in reader.delivered()],
-        in_doubt=frozenset(value for reader in scene.neighbours for value in reader.in_doubt()),
+        delivered=[value for reader in scene.neighbours for _, value in reader.delivered()],
+        in_doubt=frozenset(value for reader in scene.neighbours for _, value in reader.in_doubt()),
         removed=frozenset(scene.gone | scene.load.unknown | within(known, scene.removed)),
         again=frozenset(within(known, scene.again)),
         aborted=frozenset(scene.aborted | scene.load.aborted),
@@ -78,9 +110,10 @@ def gathered(scene: Scene, sink: str) -> Observed:
     )
 
 
-def events_in(directory: Path, real_ms: Callable[[float], float]) -> tuple[Event, ...]:
+def events_in(directories: Sequence[Path], real_ms: Callable[[float], float]) -> tuple[Event, ...]:
     """The events of all processes, merged by the time at which their clocks showed their times."""
-    files = [read_run([path]).events for path in sorted(directory.glob("*/events/*.jsonl"))]
+    paths = sorted(path for directory in directories for path in directory.glob("events/*.jsonl"))
+    files = [read_run([path]).events for path in paths]
     return merge([[replace(event, time_ms=real_ms(event.time_ms)) for event in events] for events in files])
 
 
@@ -149,61 +182,54 @@ def shown_by(query: Query, at_rest: bool, alone: bool, until_ms: float) -> Shown
     return Shown(query.shown() if at_rest else (), query.began_ms, batches, handled, until_ms)
 
 
-def records(
-    kafka: KafkaCluster, topics: dict[str, int], isolation: str = "read_uncommitted"
-) -> dict[tuple[str, int, int], str]:
-    """All records that the topics have, by Kafka's own word: also those of transactions that were aborted."""
-    found = whole(kafka, topics, isolation_level=isolation)
-    return {(r.topic, r.partition, r.offset): r.value.decode() for r in found}
-
-
-def whole(kafka: KafkaCluster, topics: Mapping[str, int], **settings: Any) -> Iterator[Any]:
-    """Each record of topics with so many partitions, as kafka-python's consumer reads it.
-
-    Raises
-    ------
-    TimeoutError
-        Where the topics' ends are not reached.
-    """
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, **settings)
-    try:
-        tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
-        ends = consumer.end_offsets(tps)
-        consumer.assign(tps)
-        consumer.seek_to_beginning(*tps)
-        deadline = time.monotonic() + READ_WITHIN_S
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the topics were not read within {READ_WITHIN_S:.0f} s")
-            for polled in consumer.poll(timeout_ms=500, max_records=10_000).values():
-                yield from polled
-    finally:
-        consumer.close(autocommit=False)
-
-
-def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
-    """The group's generations and commits, in the order in which the coordinator stored them."""
-    found = []
-    for time_ms, entry in stored.entries(kafka, group):
-        match entry:
-            case decoding.CommitEntry() if entry.group == group:
-                note = parsed(entry.metadata) if entry.metadata.startswith("{") else None
-                found.append(Stored(entry.commit_timestamp_ms, tp=tuple(entry.tp), offset=entry.offset, note=note))
-            case decoding.OffsetRemoved() if entry.group == group:
-                found.append(Stored(time_ms, tp=tuple(entry.tp)))
-            case decoding.GenerationEntry() if entry.group == group:
-                members = {
-                    member.member_id: tuple(map(tuple, decoding.assignment_of(member.assignment)))
-                    for member in entry.members
-                }
-                found.append(Stored(time_ms, generation=entry.generation, members=members))
-    return found
-
-
 def plans_in(directory: Path) -> list[Plan]:
     """What each process has planned, in its order, without a plan that was cut off: Spark did not get it."""
     found = []
-    for path in sorted(directory.glob("*/tasks/*.jsonl")):
+    for path in sorted(directory.glob("tasks/*.jsonl")):
         for line in map(json.loads, whole_lines(path)):
             found.append(Plan(path.stem, line["reader"], line["batch"], line["tasks"]))
     return found
+
+
+# Sinks
+
+
+def rows_in(out: Path, query: int = 0) -> list[Row]:
+    """All rows that a reader of the sink sees: of Spark's file sink, those of the files that its log has."""
+    files = files_of_log(out) if (out / SINK_LOG).exists() else files_by_batch(out)
+    found = []
+    for batch, file in files:
+        columns = pq.ParquetFile(file).read(["topic", "partition", "offset", "value"]).to_pydict()
+        found += [Row(batch, *row, query) for row in zip(*columns.values(), strict=True)]
+    for path in out.glob("[0-9]*"):  # of a query without Spark
+        found += [Row(int(path.name), *row, query) for row in json.loads(path.read_text())]
+    return found
+
+
+def files_of_log(out: Path) -> Iterator[tuple[int, Path]]:
+    """Files that are in the file sink's log, each with its batch."""
+    seen: set[str] = set()
+    for path in sorted((p for p in (out / SINK_LOG).iterdir() if p.name.split(".")[0].isdecimal()), key=_number):
+        for line in path.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            if entry["action"] == "add" and entry["path"] not in seen:  # a compacted log repeats all before it
+                seen.add(entry["path"])
+                yield _number(path), Path(unquote(urlparse(entry["path"]).path))
+
+
+def files_by_batch(out: Path) -> Iterator[tuple[int, Path]]:
+    """Files in a folder for each batch, of jobs that have succeeded."""
+    for folder in out.glob("batch=*"):
+        if (folder / "_SUCCESS").exists():
+            yield from ((int(folder.name.partition("=")[2]), file) for file in folder.glob("*.parquet"))
+
+
+def row_of(key: str, value: str, batch_of: Callable[[int, tuple[str, int], int], int]) -> Row:
+    """The row that a record of an output topic is, by its key and its value."""
+    query, topic, partition, offset = key.split(" ")
+    number, place = int(query.removeprefix("query")), (topic, int(partition))
+    return Row(batch_of(number, place, int(offset)), *place, int(offset), value, number)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.split(".")[0])

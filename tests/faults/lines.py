@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from faults import TESTS
-from faults.cells.registry import KAFKA
-from faults.judge.evidence import Fault
+from faults.evidence import KAFKA, Fault
 
 RESULTS = TESTS / "faults" / "results"
 

@@ -9,11 +9,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
+
+from faults.evidence import Acknowledged
 
 TICK_S = 0.2
 MOST_PENDING = 50_000
@@ -21,16 +22,6 @@ TRANSACTION_S = 10
 """A producer whose transaction takes longer is replaced; kafka-python's may never go on after a broker's end."""
 GIVEN_UP_SOON = {"max_block_ms": TRANSACTION_S * 1000, "delivery_timeout_ms": TRANSACTION_S * 1000}
 FLUSHED_WITHIN_S = 120.0
-
-
-@dataclass(frozen=True)
-class Acknowledged:
-    """A record that a broker has acknowledged; the offset is -1 where a broker had it already."""
-
-    identity: str
-    topic: str
-    partition: int
-    offset: int
 
 
 def identity(producer: str, topic: str, partition: int, sequence: int) -> str:

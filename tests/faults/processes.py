@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from support import WORKERS_PYTHON
 
-from faults import PYTHONPATH
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.node import session
 
@@ -22,6 +21,19 @@ def command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def signal_session(pid: int, number: int) -> None:
+    """Send a signal to every process of a session."""
+    for one in session(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, number)
+
+
+def kill_session(pid: int) -> None:
+    """kill -9 of all these."""
+    while session(pid):
+        signal_session(pid, signal.SIGKILL)
 
 
 class Program:
@@ -62,16 +74,11 @@ class Program:
 
     def signal_all(self, number: int) -> None:
         """Send a signal to every process."""
-        for pid in self.pids():
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
+        signal_session(self.process.pid, number)
 
     def kill(self) -> None:
         """kill -9 of everything at once."""
-        while self.pids():
-            self.signal_all(signal.SIGKILL)
+        kill_session(self.process.pid)
         self.process.wait()
 
     def wait_for(self, condition: object, within: float = 180) -> None:
@@ -96,11 +103,9 @@ class Program:
             raise AssertionError(f"the program did not end:\n{self.log.read_text()[-4000:]}") from None
 
 
-def start_query(directory: Path, settings: dict[str, str], *arguments: object, program: str = "kill_query") -> Program:
-    """Start ``kill_query``, or ``driven``; marks of an earlier run are removed."""
-    marks = directory / "marks"
-    for mark in marks.glob("*") if marks.exists() else ():
-        mark.unlink()
-    given = [part for name, value in settings.items() for part in ("--option", f"{name}={value}")]
-    started = [sys.executable, "-m", f"faults.programs.{program}", "--directory", directory, *given, *arguments]
-    return Program(started, directory / "log", PYTHONPATH=PYTHONPATH)
+def whole_lines(path: Path) -> list[str]:
+    """The lines that a process has written, none where there is no file; without a last one that was cut off.
+
+    A kill -9, or a full disk, does that.
+    """
+    return path.read_text(errors="replace").rpartition("\n")[0].splitlines() if path.exists() else []

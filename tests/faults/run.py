@@ -1,4 +1,4 @@
-"""Runs cells, one after the other, and keeps a line of JSON for each run."""
+"""Runs cells, one after the other or several at a time, and keeps a line of JSON for each run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import os
 import random
 import shutil
 import subprocess
+import sys
+import threading
 import time
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,10 @@ import pytest
 from connector import connector_jars
 
 from faults import ROOT
-from faults.cells.registry import CELLS, KAFKA, Cell
+from faults.cells.registry import CELLS, Cell
+from faults.evidence import IN_TRANSACTIONS, KAFKA, TOPIC, Finding, Observed
 from faults.gather import gathered
-from faults.judge.evidence import IN_TRANSACTIONS, TOPIC, Observed
-from faults.judge.invariants import Finding, judged
+from faults.judge import judged
 from faults.lines import RESULTS, counts, file_of, gap, lines_of
 from faults.load import Load, TransactionalLoad
 from faults.scene import Scene
@@ -183,3 +186,44 @@ def tell(line: Mapping[str, Any]) -> None:
     print(f"  1,000 records after {worst} s at most", flush=True)
     for found in line["findings"]:
         print(f"  violation: {found['invariant']}: {found['problem']}", flush=True)
+
+
+# Several at a time
+
+Command = Sequence[str]
+
+
+def in_lanes(commands: Sequence[Command], lanes: int) -> int:
+    """Run commands, so many at a time, in their order; prints what each says when it has ended.
+
+    Returns how many have failed. Commands that run are ended when this is ended.
+    """
+    running: set[subprocess.Popen[str]] = set()
+    failed: list[Command] = []
+    ending = threading.Event()
+
+    def one(command: Command) -> None:
+        if ending.is_set():
+            return
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            running.add(process)
+            said, _ = process.communicate()
+            running.discard(process)
+        print(said, end="", flush=True)
+        if process.returncode:
+            failed.append(command)
+
+    with ThreadPoolExecutor(lanes) as pool:
+        try:
+            list(pool.map(one, commands))
+        except BaseException:
+            ending.set()
+            for process in list(running):
+                process.terminate()
+            raise
+    return len(failed)
+
+
+def command_of(cell: str, source: str, *more: str) -> Command:
+    """Runs a cell with one source, and writes no report."""
+    return [sys.executable, "-m", "faults", "--only", cell, "--source", source, "--no-report", *more]

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faults.checkpoint import TP, Checkpoint
-from faults.judge.evidence import Ending
-from faults.processes import Program, command
+from faults.checkpoint import Checkpoint
+from faults.evidence import GROUPKAFKA, TP, Ending
+from faults.processes import Program, command, whole_lines
+from faults.programs import points
 from faults.programs.session import environment
-from faults.written import whole_lines
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.node import session
 
-FOLDERS = ("marks", "tasks", "events", "progress", "logs", "handled")
+FOLDERS = ("tasks", "events", "progress", "logs", "handled")
 STARTED_WITHIN_S = 240.0
 ENDS_WITHIN_S = 90.0
 OF_POOLS = ("block-manager-", "process reaper")
@@ -65,6 +65,7 @@ class Replaced:
     name: str
     program: Program
     log: Path
+    marks: Path
 
     def ended(self) -> bool:
         """Whether it has ended by itself."""
@@ -79,6 +80,16 @@ def said_last(log: Path) -> str:
     """The last line of a process's log."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] or [""]
     return lines[-1][-600:]
+
+
+def program(name: str, directory: Path, process: str, options: Mapping[str, str]) -> list[str]:
+    """The command of a process of a query, which has its files in a folder."""
+    for folder in FOLDERS:
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+    return [
+        sys.executable, "-m", f"faults.programs.{name}", "--directory", str(directory), "--name", process,
+        "--options", json.dumps(options),
+    ]  # fmt: skip
 
 
 class Query:
@@ -122,6 +133,11 @@ class Query:
         return self.directory / "logs" / f"{self.name}.log"
 
     @property
+    def marks(self) -> Path:
+        """Of the process that runs, or ran last."""
+        return self.directory / "marks" / self.name
+
+    @property
     def program(self) -> Program:
         assert self._program is not None, "start first"
         return self._program
@@ -136,36 +152,45 @@ class Query:
         self.incarnation += 1
         self.began_ms = time.time() * 1000
         self.up = True
-        for mark in (self.directory / "marks").iterdir():
-            mark.unlink()
+        self.marks.mkdir(parents=True, exist_ok=True)
         self.tmp = Path(tempfile.mkdtemp(prefix="gk-"))  # a short path: Unix domain sockets are in it
         self._closing.callback(shutil.rmtree, self.tmp, ignore_errors=True)
-        options = dict(self.options)
-        if self.source == "groupkafka":
-            options |= {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
-        command = [
-            *self.prefix, sys.executable, "-m", "faults.programs.spark_query", "--source", self.source,
-            "--directory", self.directory, "--name", self.name, "--options", json.dumps(options), "--sink", self.sink,
-            "--tmp", self.tmp, *self.more, *more,
-        ]  # fmt: skip
+        command = [*self.prefix, *self.command(), *self.more, *more]
         self._program = Program(command, self.log, **environment(self.tmp) | self.environment)
+
+    def command(self) -> list[str]:
+        """Of a process, without more arguments."""
+        options = dict(self.options)
+        if self.source == GROUPKAFKA:
+            options |= {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
+        return [
+            *program("spark_query", self.directory, self.name, options), "--source", self.source, "--sink", self.sink,
+            "--tmp", str(self.tmp),
+        ]  # fmt: skip
 
     def started(self) -> bool:
         """Whether the process has started its query."""
-        return (self.directory / "marks" / f"started-{self.name}").exists()
+        return (self.marks / "started").exists()
 
     def arm(self, point: str) -> None:
         """Have the process stop dead at this point."""
-        (self.directory / "marks" / "arming").write_text(point)
-        (self.directory / "marks" / "arming").rename(self.directory / "marks" / "armed")
+        points.arm(self.marks, point)
+
+    def disarm(self) -> None:
+        """Let the process go on from where it stands."""
+        points.disarm(self.marks)
 
     def at(self, point: str) -> bool:
         """Whether the process stands at this point."""
-        return (self.directory / "marks" / point).exists()
+        return bool(points.standing(self.marks, point))
 
     def wait_for(self, condition: object, within: float = STARTED_WITHIN_S) -> None:
         """Wait, while the process lives."""
         self.program.wait_for(condition, within)
+
+    def reads(self) -> bool:
+        """Whether a process is there that reads: of Spark's, its reader."""
+        return self.program.reads()
 
     @property
     def running(self) -> bool:
@@ -195,7 +220,7 @@ class Query:
         """The process that runs, in whose place another one is started next."""
         self.note_interrupted()
         self._closing.callback(self.program.kill)
-        return Replaced(self.name, self.program, self.log)
+        return Replaced(self.name, self.program, self.log, self.marks)
 
     def stop(self) -> list[str]:
         """SIGTERM, as an operator does; returns what was left behind."""
@@ -268,3 +293,14 @@ class Query:
             return {}
         held = {(kind, pid): held_by(pid) for kind, pids in kinds.items() for pid in pids}
         return {process: holding for process, holding in held.items() if holding is not None}
+
+
+class BareQuery(Query):
+    """A query without Spark, whose sink is written over."""
+
+    def command(self) -> list[str]:
+        options = self.options | {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
+        return program("bare_query", self.directory, self.name, options)
+
+    def reads(self) -> bool:
+        return self.running

@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from kafka import KafkaConsumer
-from kafka.structs import TopicPartition
-
-from faults.checkpoint import TP
-from faults.judge.evidence import Fault
+from faults.checkpoint import furthest
+from faults.evidence import TP, Fault
 from faults.load import Load
+from faults.neighbours import Said
 from faults.running import Holding, Query
+from faults.topics import ends_of, open_transactions
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 SESSION_S = 10.0
@@ -42,31 +41,6 @@ metadata, as a member, and for fetches."""
 
 Range = tuple[str, int, int, int]
 """Topic, partition, start, end (exclusive)."""
-
-
-class Reader(Protocol):
-    """Another member of the group, which says which records it has read."""
-
-    def delivered(self) -> list[str]:
-        """Those whose offsets it has committed."""
-        ...
-
-    def in_doubt(self) -> list[str]:
-        """Those that it has read without a word of their commit."""
-        ...
-
-
-def open_transactions(kafka: KafkaCluster, topics: Mapping[str, int]) -> list[str]:
-    """Partitions in which a transaction holds up readers with ``read_committed``."""
-    tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
-    ends = []
-    for isolation in ("read_uncommitted", "read_committed"):
-        consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation)
-        try:
-            ends.append(consumer.end_offsets(tps))
-        finally:
-            consumer.close()
-    return [f"an open transaction in {tp.topic}-{tp.partition}" for tp in tps if ends[0][tp] != ends[1][tp]]
 
 
 Held = Mapping[tuple[str, int], Holding]
@@ -164,7 +138,7 @@ class Scene:
         self.again: list[Range] = []
         self.gone: set[str] = set()
         self.aborted: set[str] = set()
-        self.neighbours: list[Reader] = []
+        self.neighbours: list[Said] = []
         self.environment: dict[str, str] = {}
         self.prefix: list[str] = []
         self.arguments: list[str] = []
@@ -352,20 +326,11 @@ class Scene:
 
     def ends(self) -> dict[TP, int]:
         """Where the logs end."""
-        consumer = KafkaConsumer(bootstrap_servers=self.kafka.bootstrap_servers)
-        try:
-            tps = [TopicPartition(topic, p) for topic, count in self.read_topics.items() for p in range(count)]
-            return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(tps).items()}
-        finally:
-            consumer.close()
+        return ends_of(self.kafka, self.read_topics)
 
     def ended(self) -> dict[TP, int]:
         """Where the checkpoints end: of several queries, the last one of each partition."""
-        ended: dict[TP, int] = {}
-        for query in self.queries:
-            for tp, end in query.checkpoint.ends().items():
-                ended[tp] = max(end, ended.get(tp, 0))
-        return ended
+        return furthest(query.checkpoint for query in self.queries)
 
     def committed(self) -> dict[TP, int]:
         """The group's offsets."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from faults.cells import FILES
-from faults.cells.registry import CELLS, GROUPKAFKA, KAFKA, Cell
+from faults.cells.registry import CELLS, Cell
+from faults.evidence import GROUPKAFKA, KAFKA
 from faults.lines import lines_of
 from faults.run import play, run_cell
 

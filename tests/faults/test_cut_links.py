@@ -8,8 +8,11 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from support import name
 
+from faults.evidence import GROUPKAFKA, Observed, Row
 from faults.hosts.brokers import HOSTS, Brokers
 from faults.hosts.network import TESTS, Network
+from faults.judge import judged
+from faults.topics import records
 from spark_kafka_group.testing import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -61,7 +64,7 @@ def written(brokers, topic):
         number = 0
         while not over.wait(0.1):
             for partition in range(6):
-                producer.send(topic, b"%d" % number, partition=partition)
+                producer.send(topic, b"%d:%d" % (partition, number), partition=partition)
             number += 1
 
     thread = threading.Thread(target=write, daemon=True)
@@ -85,13 +88,13 @@ class Rows:
         self.times = []
 
     def __call__(self, df, batch_id):
-        rows = [tuple(row) for row in df.select("partition", "offset").collect()]
-        self.batches[batch_id] = rows
+        rows = df.selectExpr("topic", "partition", "offset", "cast(value as string)").collect()
+        self.batches[batch_id] = [Row(batch_id, *row) for row in rows]
         if rows:
             self.times.append(time.monotonic())
 
     def all(self):
-        return sorted(row for rows in self.batches.values() for row in rows)
+        return [row for rows in self.batches.values() for row in rows]
 
     def first_after(self, moment, within):
         return wait_until(lambda: next((t for t in self.times if t > moment), None), within=within) - moment
@@ -110,13 +113,12 @@ def query(spark, brokers, topic, tmp_path):
     query.stop()
 
 
-def whole(spark, brokers, topic, query):
-    """Whether every record of the topic has arrived once."""
-    options = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": topic}
-    read = spark.read.format("groupkafka").options(**options).load().select("partition", "offset").collect()
-    wait_until(lambda: len(query.rows.all()) >= len(read) or query.exception(), within=120)
+def judged_whole(brokers, topic, query):
+    """Every record of the topic has arrived once."""
+    log = records(brokers, {topic: 6})
+    wait_until(lambda: len(query.rows.all()) >= len(log) or query.exception(), within=120)
     assert query.exception() is None
-    assert query.rows.all() == sorted(map(tuple, read))
+    assert judged(Observed(GROUPKAFKA, "overwrite", log=log, rows=query.rows.all())) == []
 
 
 def moved(brokers, topic, cut):
@@ -127,7 +129,7 @@ def moved(brokers, topic, cut):
 
 
 @pytest.mark.parametrize("what", ["coordinator", "leader"])
-def test_rows_come_soon_after_kafka_has_failed_over(spark, network, brokers, topic, written, query, what):
+def test_rows_come_soon_after_kafka_has_failed_over(network, brokers, topic, written, query, what):
     leaders = wait_until(lambda: brokers.says(HOSTS[0], topic, OFFSETS), within=10)
     coordinator = leaders[OFFSETS, 0]
     cut = coordinator if what == "coordinator" else next(n for n in leaders.values() if n != coordinator)
@@ -142,12 +144,12 @@ def test_rows_come_soon_after_kafka_has_failed_over(spark, network, brokers, top
     finally:
         network.mend(HOSTS[cut - 1])
     wait_until(lambda: brokers.says(HOSTS[cut - 1], topic) == brokers.says(HOSTS[cut % 3], topic), within=60)
-    whole(spark, brokers, topic, query)
+    judged_whole(brokers, topic, query)
     assert gap <= GOAL_S
 
 
 def test_a_driver_that_was_cut_off_from_all_brokers_is_the_same_member_afterwards(
-    spark, network, brokers, topic, written, query, admin
+    network, brokers, topic, written, query, admin
 ):
     (before,) = admin.describe_groups([query.group])[query.group]["members"]
     network.cut(TESTS)
@@ -157,7 +159,7 @@ def test_a_driver_that_was_cut_off_from_all_brokers_is_the_same_member_afterward
     gap = query.rows.first_after(back, within=120)
     print(f"all brokers: first rows {gap:.1f} s after they were back")
     written()
-    whole(spark, brokers, topic, query)
+    judged_whole(brokers, topic, query)
     described = wait_until(lambda: admin.describe_groups([query.group])[query.group]["members"], within=30)
     assert [member["member_id"] for member in described] == [before["member_id"]]
     assert gap <= GOAL_S

@@ -12,10 +12,10 @@ import pytest
 from support import committed, members, numbered, options, produce, topic_with
 from support.sockets_of import sockets_of
 
+from faults import ROOT
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
-ROOT = Path(__file__).parents[2]
 SOON_S = 30
 """A member that does not leave stays for its session timeout of 45 s; a busy machine may take seconds over leaving."""
 
@@ -164,13 +164,13 @@ def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path,
 
 @pytest.mark.soak
 def test_the_jvm_killed_alone_leaves(kafka, group, running):
-    os.kill(running.jvm(), signal.SIGKILL)
+    os.kill(running.program.jvm(), signal.SIGKILL)
     wait_until(gone(kafka, group), within=SOON_S)
 
 
 @pytest.mark.soak
 def test_the_jvm_killed_alone_leaves_also_where_its_sockets_outlive_it(kafka, group, running):
-    jvm = running.jvm()
+    jvm = running.program.jvm()
     with sockets_of(jvm):
         os.kill(jvm, signal.SIGKILL)
         wait_until(gone(kafka, group), within=SOON_S)
@@ -178,7 +178,7 @@ def test_the_jvm_killed_alone_leaves_also_where_its_sockets_outlive_it(kafka, gr
 
 @pytest.mark.soak
 def test_the_reader_process_leaves_when_it_gets_sigterm_even_twice(kafka, group, running):
-    reader = running.reader()
+    reader = running.program.reader()
     (before,) = [member["member_id"] for member in members(kafka, group)]
     os.kill(reader, signal.SIGTERM)
     with contextlib.suppress(ProcessLookupError):
@@ -188,8 +188,8 @@ def test_the_reader_process_leaves_when_it_gets_sigterm_even_twice(kafka, group,
 
     def seen():
         """Whether Spark knows: in a trigger it says why, between two it finds a broken pipe."""
-        another = set(running.readers()) - {reader}
-        return "user_classes.Terminated" in running.log.read_text() or running.process.poll() is not None or another
+        another = set(running.program.readers()) - {reader}
+        return "user_classes.Terminated" in running.log.read_text() or not running.running or another
 
     wait_until(seen, within=60)
     # The program, which handles no error of its query, may print a traceback of its own.

@@ -13,13 +13,18 @@ import pytest
 
 from faults import report
 from faults.endurance import Kept, held, result, told
-from faults.load import Acknowledged, Load
+from faults.evidence import Acknowledged
+from faults.load import Load
 from faults.report import growth, pictures
 from faults.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
 HOURS = 8.0
 EVERY_H = 10 / 3600
+COMMITTED = """\
+{"name": "record_data", "topic": "t", "partition": 0, "offset": 3, "value": "x"}
+{"name": "offsets_committed", "success": true, "offsets": [{"topic": "t", "partition": 0, "offset": 4}]}
+"""
 
 
 def samples(memory, life_h=HOURS, hours=HOURS, threads=lambda h, age: 40):
@@ -108,7 +113,7 @@ def test_a_piece_goes_on_with_the_records_of_those_before(tmp_path):
         scene.aborted.add(f"a{number}")
         scene.gone.add(f"g{number}")
         kept.note(scene, {"hours": number, "piece": 1, "lag": None, "of": {}})
-    (tmp_path / "queries" / "neighbour-1-java.jsonl").write_text('{"read": ["x"]}\n{"committed": true}\n')
+    (tmp_path / "queries" / "neighbour-1-java.jsonl").write_text(COMMITTED)
     with (tmp_path / "acknowledged.jsonl").open("a") as file:
         file.write('["p:t:0:2", "t"')  # it was killed here
     again, load = scene_in(tmp_path), Load("127.0.0.1:1", {}, 1)
@@ -117,7 +122,7 @@ def test_a_piece_goes_on_with_the_records_of_those_before(tmp_path):
     assert load.acknowledged == scene.load.acknowledged
     assert load.pending == 0
     assert (again.aborted, again.gone) == ({"a0", "a1"}, {"g0", "g1"})
-    assert [reader.delivered() for reader in again.neighbours] == [["x"]]
+    assert [reader.delivered() for reader in again.neighbours] == [[(("t", 0, 3), "x")]]
     again.load = load
     load.also([Acknowledged("p:t:0:3", "t", 0, 3)])
     goes_on.note(again, {"hours": 2, "piece": 2, "lag": None, "of": {}})

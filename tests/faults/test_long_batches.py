@@ -22,10 +22,10 @@ def test_a_batch_longer_than_a_timeout_is_committed_by_the_member_that_planned_i
         setting: str(milliseconds),
         "kafka.heartbeat.interval.ms": "500",
     }
-    query = start_query(settings, "--batch-seconds", batch_seconds, "--point", "none")
+    query = start_query(settings, "--batch-seconds", batch_seconds)
     query.wait_for(lambda: len(members(kafka, group)) == 1)
     member = members(kafka, group)[0]["member_id"]
-    query.wait_for((tmp_path / "marks" / "second-batch").exists)
+    query.wait_for((tmp_path / "checkpoint" / "offsets" / "1").exists)
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
     query.wait_for(lambda: committed(kafka, group) == {(topic, p): 20 for p in range(3)})
     assert [m["member_id"] for m in members(kafka, group)] == [member]

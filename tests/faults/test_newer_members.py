@@ -69,7 +69,7 @@ class Scene:
         rng = random.Random(seed)
         self._chaos = chaos.Chaos(self._members, rng, kill=False, pace=1.0)
         verdict = chaos.concluded(self.run, self._chaos, chaos.Production(self.run, 6, rng), script)
-        assert not verdict.violations, chaos.tell(verdict)
+        assert not verdict.findings, chaos.tell(verdict)
         return verdict.summary
 
 
@@ -176,4 +176,4 @@ def test_kills_among_members_of_both_protocols_repeat_nothing_but_the_batches_th
     members = {"queries": 2, "librdkafka": 1, "newer_java": 1}
     settings = {"seconds": 60, "seed": seed, "strategy": strategy, "kill": True, "batch_seconds": 0.3}
     verdict = chaos.play(newer_kafka, tmp_path, **members, **settings)
-    assert not verdict.violations, chaos.tell(verdict)
+    assert not verdict.findings, chaos.tell(verdict)

@@ -13,16 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from faults.cells.credentials import Endpoint, answering, away
-from faults.cells.neighbours import Neighbour
 from faults.cells.network import Rules, passed
 from faults.cells.restarts import says_why
-from faults.checkpoint import Batch, Checkpoint
-from faults.gather import calls_in, plans_in, shown_by
-from faults.judge.evidence import Call, Plan, Row
+from faults.checkpoint import Checkpoint
+from faults.evidence import Batch, Call, Plan, Row
+from faults.gather import calls_in, plans_in, rows_in, shown_by
+from faults.neighbours import Neighbour
 from faults.programs.handling import Handler, HopelessError, RefusedError, outcome_of
 from faults.running import Holding, Query, held_by, said_last
 from faults.scene import leaks
-from faults.sink import rows_in
 from spark_kafka_group import Record
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.options.security import Secret
@@ -108,23 +107,23 @@ def test_rows_of_other_sinks_are_those_of_jobs_that_succeeded(tmp_path):
     assert rows_in(tmp_path) == rows(0, 0)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [{"read": ["a", "b"]}, {"committed": True}, {"read": ["c"]}, {"failed": "x"}, {"read": ["c"]}],
-        [
-            {"name": "record_data", "value": "a"}, {"name": "record_data", "value": "b"},
-            {"name": "offsets_committed", "success": True}, {"name": "record_data", "value": "c"},
-            {"name": "offsets_committed", "success": False},
-        ],
-    ],
-)  # fmt: skip
-def test_a_neighbours_records_are_its_own_once_it_says_that_they_are_committed(tmp_path, lines):
+def test_a_neighbour_has_what_it_has_committed_since_it_got_the_partition(tmp_path):
     neighbour = Neighbour(["true"], tmp_path / "out")
     neighbour.process.wait()
-    (tmp_path / "out").write_text("noise\n" + "".join(json.dumps(line) + "\n" for line in lines) + '{"read": ["cut')
-    assert neighbour.delivered() == ["a", "b"]
-    assert set(neighbour.in_doubt()) == {"c"}
+    zero, one = ({"topic": "t", "partition": p} for p in (0, 1))
+    lines = [
+        {"name": "record_data", **zero, "offset": 3, "value": "a"},
+        {"name": "record_data", **one, "offset": 3, "value": "b"},
+        {"name": "offsets_committed", "success": False, "offsets": [{**zero, "offset": 4}]},
+        {"name": "partitions_revoked", "partitions": [one]},
+        {"name": "offsets_committed", "success": True, "offsets": [{**zero, "offset": 4}]},
+        {"name": "offsets_committed", "success": True, "offsets": [{**one, "offset": 9}]},
+        {"name": "record_data", **zero, "offset": 4, "value": "c"},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "out").write_text('no JSON\n{"read": "?"}\n' + text + '{"name": "cut')
+    assert neighbour.delivered() == [(("t", 0, 3), "a")]
+    assert neighbour.in_doubt() == [(("t", 1, 3), "b"), (("t", 0, 4), "c")]
 
 
 @pytest.fixture
@@ -245,8 +244,8 @@ def test_a_handlers_records_all_end_in_the_last_topic_at_most():
 
 
 def test_a_plan_that_a_full_disk_cut_off_was_not_planned(tmp_path):
-    tasks = tmp_path / "query0" / "tasks"
-    tasks.mkdir(parents=True)
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
     plans = [json.dumps({"reader": "r", "batch": batch, "tasks": [[["t", 0, 0, 5]]]}) for batch in (0, 1)]
     (tasks / "query0-1.jsonl").write_text(f"{plans[0]}\n{plans[1][:30]}")
     assert plans_in(tmp_path) == [Plan("query0-1", "r", 0, [[["t", 0, 0, 5]]])]

@@ -19,16 +19,14 @@ from faults.cells import (
     retention,
     rights,
     sink_held,
-    sink_steps,
     sink_storms,
     sinks,
     transactions,
-    workers,
 )
 
 FILES = (
-    drivers, restarts, workers, clusters, brokers, logs, elections, disks, network, neighbours, operators, retention,
-    rights, credentials, transactions, queries, sinks, sink_steps, sink_held, sink_storms, processors, clocks,
+    drivers, restarts, clusters, brokers, logs, elections, disks, network, neighbours, operators, retention,
+    rights, credentials, transactions, queries, sinks, sink_held, sink_storms, processors, clocks,
     everything,
 )  # fmt: skip
 """In the order of the report."""

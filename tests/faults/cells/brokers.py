@@ -6,7 +6,8 @@ import time
 
 from kafka.structs import TopicPartition
 
-from faults.cells.registry import BROKER, GROUPKAFKA, MINUTES, cell
+from faults.cells.registry import BROKER, MINUTES, cell
+from faults.evidence import GROUPKAFKA
 from faults.scene import Scene
 from spark_kafka_group.offsets_topic.decoding import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_group.testing import Node

@@ -1,4 +1,4 @@
-"""Faults of a standalone cluster whose master, driver and workers are on hosts of their own, as the brokers are."""
+"""Faults of what runs tasks: Python workers, and a standalone cluster with master, driver and workers on hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import cast
 
 from faults.cells.network import Hosts, on_hosts
-from faults.cells.registry import EXECUTOR, Cell, add
+from faults.cells.registry import EXECUTOR, Cell, add, cell
+from faults.evidence import GROUPKAFKA
 from faults.hosts.spark_hosts import SparkHosts
 from faults.processes import command
 from faults.scene import Scene
@@ -36,6 +37,37 @@ SOON_LOST = {
 }
 """Spark takes an executor for lost that is silent for so long, in place of two minutes."""
 EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+# Python workers, wherever they are
+
+
+@cell(EXECUTOR, "SIGKILL of all Python workers, at a random moment", sources=(GROUPKAFKA,))
+def worker_kill(scene: Scene) -> None:
+    scene.pause(2)
+    with scene.fault("SIGKILL of the Python workers"):
+        kill_all(scene)
+
+
+def kill_all(scene: Scene) -> None:
+    """SIGKILL of all Python workers that there are."""
+    for pid in scene.query.workers():
+        os.kill(pid, signal.SIGKILL)
+
+
+@cell(EXECUTOR, "SIGSTOP of all Python workers for 5 s, at a random moment", sources=(GROUPKAFKA,), session_s=3.0)
+def worker_pause(scene: Scene) -> None:
+    scene.pause(2)
+    stopped = scene.query.workers()
+    with scene.fault("SIGSTOP of the Python workers for 5 s"):
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(5)  # the fault itself
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+# A cluster
 
 
 def on_a_cluster(scene: Scene, settings: Mapping[str, str] = EMPTY) -> None:

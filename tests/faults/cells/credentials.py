@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from support.certificates import STORE_PASSWORD, Authority
 
-from faults.cells.registry import GROUPKAFKA, KAFKA, MINUTES, OPERATOR, Cell, add, cell
+from faults.cells.registry import MINUTES, OPERATOR, Cell, add, cell
+from faults.evidence import GROUPKAFKA, KAFKA
 from faults.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 

@@ -7,18 +7,13 @@ import signal
 import time
 from collections.abc import Callable
 
-from faults.cells.registry import GROUPKAFKA, MINUTES, Cell, add, cell
+from faults.cells.registry import MINUTES, Cell, add, cell
+from faults.evidence import GROUPKAFKA
+from faults.programs.points import POINTS
 from faults.running import Query
 from faults.scene import Scene
 
 DRIVER = "driver"
-POINTS = {
-    "planned": "the batch is planned, its tasks do not run",
-    "tasks": "a task has read its first rows",
-    "sink": "the sink has the batch, Spark has not logged it",
-    "before-commit": "Spark has logged the batch, the group has no commit",
-    "after-commit": "the group has the commit",
-}
 
 
 def killed_at(point: str, name: str, who: str, kill: Callable[[Query], None]) -> Cell:
@@ -42,7 +37,7 @@ def killed_at(point: str, name: str, who: str, kill: Callable[[Query], None]) ->
 def jvm_killed(query: Query) -> None:
     """SIGKILL of its JVM. Python processes that stand at a point go on, until they notice."""
     os.kill(query.program.jvm(), signal.SIGKILL)
-    (query.directory / "marks" / "go").touch()
+    query.disarm()
     query.program.ends(60)
     query.ended_by_itself(wanted=True)
 

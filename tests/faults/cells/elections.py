@@ -10,11 +10,11 @@ from kafka.structs import TopicPartition
 from support import partitions_of
 
 from faults.cells.logs import GOES_ON, LOST, configure, losses_said, quiet, write
-from faults.cells.registry import BROKER, GROUPKAFKA, Cell, add
-from faults.checkpoint import TP
-from faults.gather import records
+from faults.cells.registry import BROKER, Cell, add
+from faults.evidence import GROUPKAFKA, TP
+from faults.gather import rows_in
 from faults.scene import Scene
-from faults.sink import rows_in
+from faults.topics import records
 from spark_kafka_group.testing import Node
 
 STOPS = {"failOnDataLoss": "true"}

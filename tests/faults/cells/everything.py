@@ -24,14 +24,14 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from faults.cells.brokers import controller, coordinator, leader
-from faults.cells.drivers import POINTS
-from faults.cells.neighbours import CLIENTS, Neighbour
+from faults.cells.neighbours import neighbour
 from faults.cells.network import Rules, by_proxies, proxied
 from faults.cells.queries import BY_THE_GROUP
-from faults.cells.registry import GROUPKAFKA, cell
-from faults.checkpoint import TP
-from faults.load import Acknowledged, identity
+from faults.cells.registry import cell
+from faults.evidence import GROUPKAFKA, TP, Acknowledged
+from faults.load import identity
 from faults.processes import command
+from faults.programs.points import POINTS
 from faults.running import STARTED_WITHIN_S, Query, said_last
 from faults.scene import Scene, now_ms
 from faults.storm import Kind, Lane, Step, drawn, most_at_once, without
@@ -289,18 +289,17 @@ def proxies_silent(scene: Scene, step: Step) -> None:
 def of_client(client: str) -> Act:
     def visit(scene: Scene, step: Step) -> None:
         """A consumer joins, and leaves or is killed; what it does of itself meanwhile is not judged."""
-        neighbour = Neighbour(CLIENTS[client](scene), scene.directory / f"neighbour-{now_ms():.0f}-{client}.jsonl")
-        scene.neighbours.append(neighbour)
+        found = neighbour(client, scene, f"neighbour-{now_ms():.0f}-{client}.jsonl")
         try:
             with contextlib.suppress(TimeoutError):
-                wait_until(lambda: neighbour.process.poll() is not None, within=step.lasts_s)
-            if neighbour.process.poll() is None:
-                neighbour.end(signal.SIGKILL if step.choice % 2 else signal.SIGTERM)
+                wait_until(lambda: found.process.poll() is not None, within=step.lasts_s)
+            if found.process.poll() is None:
+                found.end(signal.SIGKILL if step.choice % 2 else signal.SIGTERM)
         except subprocess.TimeoutExpired:
             pass
         finally:
-            neighbour.process.kill()
-            neighbour.process.wait()
+            found.process.kill()
+            found.process.wait()
 
     return visit
 

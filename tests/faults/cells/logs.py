@@ -10,8 +10,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from support.damage import cut_off
 
 from faults.cells.registry import BROKER, Cell, add
-from faults.checkpoint import TP
-from faults.load import Acknowledged, identity
+from faults.evidence import TP, Acknowledged
+from faults.load import identity
 from faults.running import Query
 from faults.scene import Scene
 

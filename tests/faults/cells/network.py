@@ -20,7 +20,8 @@ import pytest
 from support import WORKERS_PYTHON
 from support.relay import Relay
 
-from faults.cells.registry import BOTH, GROUPKAFKA, Cell, add
+from faults.cells.registry import BOTH, Cell, add
+from faults.evidence import GROUPKAFKA
 from faults.hosts.brokers import HOSTS, Brokers
 from faults.hosts.network import TESTS, Network
 from faults.scene import Scene

@@ -7,7 +7,8 @@ import sys
 
 from kafka.structs import TopicPartition
 
-from faults.cells.registry import GROUPKAFKA, OPERATOR, cell
+from faults.cells.registry import OPERATOR, cell
+from faults.evidence import GROUPKAFKA
 from faults.scene import Scene
 
 SHIFT = 300

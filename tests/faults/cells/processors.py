@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from faults.cells.brokers import killed, leader
 from faults.cells.drivers import driver_kill
-from faults.cells.registry import GROUPKAFKA, cell
+from faults.cells.registry import cell
 from faults.cells.sinks import IN_A_TRANSACTION, workers_killed
-from faults.judge.evidence import PROCESSOR, PROCESSOR_ONCE
+from faults.evidence import GROUPKAFKA, PROCESSOR, PROCESSOR_ONCE
 from faults.programs.handling import DEAD_LETTERS, DELAYS_MS
-from faults.scene import Scene, open_transactions
+from faults.scene import Scene
+from faults.topics import open_transactions
 from spark_kafka_group.values.retry_topics import retry_topic
 
 RECORD_PROCESSOR = "processor"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from faults.cells.drivers import driver_kill
-from faults.cells.registry import GROUPKAFKA, cell
-from faults.judge.evidence import Ending
+from faults.cells.registry import cell
+from faults.evidence import GROUPKAFKA, Ending
 from faults.running import Query
 from faults.scene import PROGRESS, Scene, now_ms
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from faults.evidence import GROUPKAFKA, KAFKA
 from faults.scene import SESSION_S, Scene
 
-GROUPKAFKA, KAFKA = "groupkafka", "kafka"
 BOTH = (GROUPKAFKA, KAFKA)
 SECONDS, MINUTES = 20, 5
 """How often a fault is repeated that is over, and healed, within a minute; and one that takes longer."""

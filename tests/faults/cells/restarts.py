@@ -7,10 +7,10 @@ import re
 from typing import cast
 
 from faults.cells.clusters import DRIVER, ON_HOSTS, SPARE, TASKS, driver_on, on_a_cluster
-from faults.cells.drivers import POINTS
 from faults.cells.network import Hosts, on_hosts
-from faults.cells.registry import BOTH, GROUPKAFKA, Cell, add
-from faults.judge.evidence import Ending
+from faults.cells.registry import BOTH, Cell, add
+from faults.evidence import GROUPKAFKA, Ending
+from faults.programs.points import POINTS, disarm
 from faults.scene import PROGRESS, Scene, now_ms
 
 RESTART = "restart"
@@ -29,8 +29,6 @@ def restarted_elsewhere(scene: Scene, point: str | None = None) -> None:
     query = scene.query
     here, there = HOSTS if len(scene.faults) % 2 == 0 else HOSTS[::-1]
     scene.pause(2)
-    go = query.directory / "marks" / "go"
-    go.unlink(missing_ok=True)
     if point is not None:
         query.arm(point)
         query.wait_for(lambda: query.at(point), within=60)
@@ -44,7 +42,7 @@ def restarted_elsewhere(scene: Scene, point: str | None = None) -> None:
             scene.wait(lambda: query.checkpoint.done_since(since) >= PROGRESS or not query.running)
         finally:
             network.mend(here)
-        go.touch()  # on from the point
+        disarm(zombie.marks)  # on from the point
     scene.wait(zombie.ended, within=ZOMBIE_ENDS_WITHIN_S)
     code, line = zombie.program.process.returncode, zombie.last_line()
     query.endings.append(Ending(zombie.name, f"replaced, {code}, {line}", wanted=True))

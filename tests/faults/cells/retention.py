@@ -10,8 +10,8 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
 from faults.cells.logs import GOES_ON, configure, losses_said
-from faults.cells.registry import GROUPKAFKA, OPERATOR, Cell, add
-from faults.checkpoint import TP
+from faults.cells.registry import OPERATOR, Cell, add
+from faults.evidence import GROUPKAFKA, TP
 from faults.running import Query
 from faults.scene import Scene
 

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from faults import ROOT
-from faults.cells.registry import GROUPKAFKA, Cell, add
-from faults.cells.sinks import SINK
-from faults.judge.published import ABORT, COMMIT
+from faults.cells.registry import Cell, add
+from faults.cells.sinks import ENDS_SOON_S, SINK, program_killed
+from faults.evidence import ABORT, COMMIT, GROUPKAFKA
 from faults.once import shapes
-from faults.once.begun import begun, with_brokers
-from faults.once.play import play
+from faults.once.play import begun, play, with_brokers
 from faults.once.stage import ONCE, STANDS_WITHIN_S, PublishingQuery, Stage, sentence
-from faults.once.victims import ENDS_SOON_S, program_killed
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 LOST = re.compile(

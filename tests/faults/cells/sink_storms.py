@@ -13,15 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from faults.cells.registry import GROUPKAFKA, Cell, add
-from faults.cells.sinks import SINK
+from faults.cells.registry import Cell, add
+from faults.cells.sinks import SINK, broker_away, jvm_killed, kill_if_there, program_killed
+from faults.evidence import GROUPKAFKA
 from faults.load import Load
+from faults.neighbours import Neighbour, of_java
 from faults.once import shapes, two_hosts
-from faults.once.begun import PER_SECOND, with_brokers
-from faults.once.neighbour import JavaNeighbour
-from faults.once.play import play
+from faults.once.play import PER_SECOND, play, with_brokers
 from faults.once.stage import AT_LEAST_ONCE, ONCE, OUTPUT_PARTITIONS, Stage
-from faults.once.victims import broker_away, jvm_killed, kill_if_there, program_killed
 from faults.storm import Kind, Lane, Step, drawn
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
@@ -114,13 +113,11 @@ def happens(stage: Stage, step: Step, mending: threading.Lock) -> None:
                 stage.restart_ended(may_end=True)
 
 
-def a_neighbour(stage: Stage) -> JavaNeighbour:
+def a_neighbour(stage: Stage) -> Neighbour:
     """Another member of the group of two queries."""
     query = stage.queries[0]
-    neighbour = JavaNeighbour(
-        stage.kafka.bootstrap_servers, stage.kafka.version, next(iter(query.topics)), query.group, stage.session_s,
-        stage.directory / f"neighbour{len(stage.neighbours)}.jsonl",
-    )  # fmt: skip
+    command = of_java(stage.kafka, next(iter(query.topics)), query.group, stage.session_s)
+    neighbour = Neighbour(command, stage.directory / f"neighbour{len(stage.neighbours)}.jsonl")
     stage.closing.callback(neighbour.process.kill)
     stage.neighbours.append(neighbour)
     return neighbour

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from faults.checkpoint import Batch
+from faults.evidence import Batch, Place
 
 MAP, AGGREGATE, JOIN = "map", "aggregate", "join"
 PARTS = "split(cast(value as string), ':')"
@@ -17,8 +17,6 @@ GROUP_SQL = f"concat_ws(':', {PARTS}[0], {PARTS}[2], cast({PARTS}[3] as int) % {
 SHARED_SQL = f"concat_ws(':', {PARTS}[0], {PARTS}[2], {PARTS}[3])"
 """Of a record's name: what it shares with one record of the other topic."""
 
-Place = tuple[str, int, int]
-"""Topic, partition, offset."""
 Row = tuple[str, str]
 """Key and value of a record in the output."""
 
@@ -48,10 +46,10 @@ def as_read(batches: Sequence[Batch]) -> list[Batch]:
 
     One whose offsets nobody could commit has read less, or nothing: then the next one begins before its end.
     """
-    following = [batch.starts for batch in batches[1:]] + [{}]
+    following = [*(batch.starts for batch in batches[1:]), {}]
     return [
         replace(batch, ends={tp: min(end, next_.get(tp, end)) for tp, end in batch.ends.items()})
-        for batch, next_ in zip(batches, following, strict=True)
+        for batch, next_ in zip(batches, following, strict=False)
     ]
 
 

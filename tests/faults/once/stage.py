@@ -17,18 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaConsumer
-from kafka.structs import TopicPartition
-
-from faults.checkpoint import TP, Checkpoint
-from faults.judge.evidence import Fault
+from faults.checkpoint import Checkpoint
+from faults.evidence import TP, Fault
 from faults.load import Load
 from faults.once.publisher import RESTART
-from faults.once.stepping import ARMED, MARKS
+from faults.once.stepping import MARKS
 from faults.once.watch import Watch
 from faults.processes import Program, command
+from faults.programs import points
 from faults.programs.session import environment
-from faults.scene import open_transactions
+from faults.topics import ends_of, open_transactions
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.connection import ClientOptions
 from spark_kafka_group.testing import KafkaCluster, wait_until
@@ -225,25 +223,20 @@ class Stage:
 
     def arm(self, query: PublishingQuery, step: str) -> None:
         """Have a query stand at a step, once it comes there."""
-        marks = query.marks(self.name)
-        (marks / "arming").write_text(step)
-        (marks / "arming").rename(marks / ARMED)
+        points.arm(query.marks(self.name), step)
 
     def stands(self, query: PublishingQuery, step: str) -> bool:
         """Whether a process of it stands there."""
-        return any(query.marks(self.name).glob(f"{step}-*"))
+        return bool(points.standing(query.marks(self.name), step))
 
     def standing(self) -> list[int]:
         """The processes that stand at a step."""
-        marks = [mark for query in self.queries for mark in query.marks(self.name).glob("*-*")]
-        return [int(mark.name.rpartition("-")[2]) for mark in marks]
+        return [pid for query in self.queries for pid in points.standing(query.marks(self.name))]
 
     def disarm(self, process: str) -> None:
         """Let all queries go on from the steps at which processes of this program stand."""
         for query in self.queries:
-            (query.marks(process) / ARMED).unlink(missing_ok=True)
-            for step in query.marks(process).glob("*-*"):
-                step.unlink()
+            points.disarm(query.marks(process))
 
     # Faults
 
@@ -329,12 +322,7 @@ class Stage:
     def ends(self) -> dict[TP, int]:
         """Where the logs end that are read."""
         topics = {topic: count for query in self.queries for topic, count in query.topics.items()}
-        consumer = KafkaConsumer(bootstrap_servers=self.kafka.bootstrap_servers)
-        try:
-            tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
-            return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(tps).items()}
-        finally:
-            consumer.close()
+        return ends_of(self.kafka, topics)
 
     def committed(self, query: PublishingQuery) -> dict[TP, int]:
         """The offsets of its group, of its topics."""

@@ -1,18 +1,17 @@
-"""The sink with a stop at a step of its write: the process stands there as long as the step is armed.
+"""The sink with a stop at each step of its write, around real calls of the product's own functions.
 
-Around real calls of the product's own functions; imported by Spark's workers, so nothing of the judge is here.
+Spark's workers import this, so nothing of the judge is here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from faults.programs.points import is_armed, stand
 from spark_kafka_group.sink import GroupKafkaStreamWriter
 from spark_kafka_group.source import GroupKafkaDataSource
 
@@ -29,23 +28,6 @@ WITHOUT_DECISION = ("before-flush", "flushed", "ended")
 """The steps of a write that is at least once."""
 MARKS = "marks"
 """An option for this data source: the folder in which steps are armed."""
-ARMED = "armed"
-
-
-def is_armed(marks: Path, step: str) -> bool:
-    """Whether processes are to stand at this step."""
-    try:
-        return (marks / ARMED).read_text() == step
-    except OSError:
-        return False
-
-
-def stand(marks: Path, step: str) -> None:
-    """Say that this process has come to a step, and stay there as long as it is armed."""
-    if is_armed(marks, step):
-        (marks / f"{step}-{os.getpid()}").touch()
-        while is_armed(marks, step):
-            time.sleep(0.02)
 
 
 class SteppedDataSource(GroupKafkaDataSource):

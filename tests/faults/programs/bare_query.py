@@ -1,8 +1,8 @@
 """A streaming query without Spark, in a process of its own: it calls the driver as Spark's micro-batch engine does.
 
-The checkpoint is Spark's: ``offsets/N`` is written before batch N runs, ``commits/N`` after it. Started again, the
-query runs a batch that has the one and not the other once more. The sink keeps one line a batch; of several for the
-same batch the last one counts, as in a sink that is written over.
+Its checkpoint is Spark's: ``offsets/N`` is written before batch N runs, ``commits/N`` after it. Started again, the
+query runs a batch that has the one and not the other once more. Its sink is a file for each batch, which is written
+over. It stands still at the points of ``points``.
 
 SIGINT ends it after the batch that runs; SIGTERM at once, wherever it is, as Spark does; kill -9 is kill -9.
 """
@@ -20,53 +20,37 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from faults.programs.points import arm, stand
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.reading.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.values.offsets import ReadTask
 
-
-def batch_of(offset: Any) -> int:
-    """The number that our driver gives a batch; Spark counts empty ones too, of which there is one at the beginning."""
-    return int(offset["@group"].get("batch", -1))
+HEAD = "v1\n{}\n"
+"""Of Spark's logs, in a version without settings."""
 
 
-class Checkpoint:
+class Log:
     """Numbered files that are there whole or not at all."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, head: str = "") -> None:
         self._directory = directory
-        for log in ("offsets", "commits"):
-            (directory / log).mkdir(parents=True, exist_ok=True)
+        self._head = head
+        directory.mkdir(parents=True, exist_ok=True)
 
-    def write(self, log: str, batch: int, value: Any) -> None:
-        path = self._directory / log / str(batch)
-        unfinished = path.with_suffix(".unfinished")
+    def write(self, batch: int, value: Any) -> None:
+        unfinished = self._directory / f".{batch}"
         with unfinished.open("w") as file:
-            file.write(json.dumps(value))
+            file.write(self._head + json.dumps(value))
             file.flush()
             os.fsync(file.fileno())
-        unfinished.rename(path)
+        unfinished.rename(self._directory / str(batch))
 
-    def offset(self, batch: int) -> Any:
-        return json.loads((self._directory / "offsets" / str(batch)).read_text())
+    def last(self) -> int:
+        return max((int(file.name) for file in self._directory.glob("[0-9]*")), default=-1)
 
-    def latest(self, log: str) -> int | None:
-        return max((int(p.name) for p in (self._directory / log).iterdir() if p.name.isdecimal()), default=None)
-
-
-class Sink:
-    """Rows, a line a batch; a line that was cut off is removed when the query starts again."""
-
-    def __init__(self, path: Path) -> None:
-        if path.exists():
-            whole = path.read_bytes().rpartition(b"\n")
-            path.write_bytes(whole[0] + whole[1])
-        self._file = path.open("ab", buffering=0)
-
-    def write(self, batch: int, rows: list[tuple[int, int, str]]) -> None:
-        self._file.write(json.dumps({"batch": batch, "rows": rows}).encode() + b"\n")
-        os.fsync(self._file.fileno())
+    def __getitem__(self, batch: int) -> Any:
+        return json.loads((self._directory / str(batch)).read_text().removeprefix(self._head))
 
 
 class Query:
@@ -74,8 +58,12 @@ class Query:
 
     Parameters
     ----------
+    point
+        Where it stands still in its second batch.
+    rng
+        Draws limits and pauses; None for neither.
     batch_seconds
-        How long a batch takes at most, besides reading; how long each takes is drawn.
+        How long a batch takes at most, besides reading.
     shared
         What sources of one application share. Such a query lets time pass before a planned batch begins.
     """
@@ -83,59 +71,70 @@ class Query:
     def __init__(
         self,
         options: Options,
-        checkpoint: Checkpoint,
-        sink: Sink,
-        rng: random.Random,
-        batch_seconds: float,
+        directory: Path,
+        marks: Path,
+        point: str | None = None,
+        rng: random.Random | None = None,
+        batch_seconds: float = 0.0,
         shared: Path | None = None,
     ) -> None:
         self.driver = StreamDriver(options, shared)
-        self._lingers = shared is not None
         self.ending = threading.Event()
         self._options = options
-        self._checkpoint = checkpoint
-        self._sink = sink
-        self._rng = rng
-        self._batch_seconds = batch_seconds
+        self._offsets, self._commits = (Log(directory / "checkpoint" / name, HEAD) for name in ("offsets", "commits"))
+        self._out = Log(directory / "out")
+        self._marks, self._point = marks, point
+        self._rng, self._batch_seconds = rng, batch_seconds
+        self._lingers = shared is not None
+        self._planned = 0
 
     def run(self) -> None:
-        start, batch = self._resumed()
+        done = self._commits.last()
+        start = self._offsets[done] if done >= 0 else self.driver.initial_offset()
+        for batch in range(done + 1, self._offsets.last() + 1):  # at most one, which is replayed
+            start = self._batch(batch, start, self._offsets[batch])
         while not self.ending.is_set():
-            limit = self._rng.choice([None, None, 20, 100])
-            end = self.driver.latest_offset(start, limit)
+            stand(self._marks, "before-commit")
+            end = self.driver.latest_offset(start, self._limit())
+            stand(self._marks, "after-commit")
+            batch = self._offsets.last() + 1
             if end == start and batch:  # the first batch runs without data too
-                self.ending.wait(self._rng.choice([0.01, 0.1, 0.5]))
+                self.ending.wait(0.02 if self._rng is None else self._rng.choice([0.01, 0.1, 0.5]))
                 continue
-            self._checkpoint.write("offsets", batch, end)
+            self._offsets.write(batch, end)
             self.driver.commit(start)
             if self._lingers:
-                self.ending.wait(self._rng.random() * self._batch_seconds * 2)
-            self._run_batch(batch, start, end)
-            start, batch = end, batch + 1
+                self._pause(self._batch_seconds * 2)
+            start = self._batch(batch, start, end)
         self.driver.commit(start)
 
-    def _resumed(self) -> tuple[Any, int]:
-        """Where to go on, with a batch that was not finished run again."""
-        planned, done = self._checkpoint.latest("offsets"), self._checkpoint.latest("commits")
-        if planned is None:
-            return self.driver.initial_offset(), 0
-        end = self._checkpoint.offset(planned)
-        if planned != done:
-            start = self._checkpoint.offset(planned - 1) if planned else self.driver.initial_offset()
-            self._run_batch(planned, start, end)
-        return end, planned + 1
+    def _batch(self, batch: int, start: Any, end: Any) -> Any:
+        tasks = list(self.driver.plan(start, end))
+        if tasks:
+            self._planned += 1
+            if self._planned == 2 and self._point is not None:
+                arm(self._marks, self._point)
+        stand(self._marks, "planned")
+        rows: list[tuple[str, int, int, str]] = []
+        for ranges in tasks:
+            for records in read(ReadTask(tuple(ranges)), self._options):
+                columns = (records.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
+                rows += [(topic, p, at, value.decode()) for topic, p, at, value in zip(*columns, strict=True)]
+                stand(self._marks, "tasks")
+        self._pause(self._batch_seconds / 2)
+        self._out.write(batch, rows)
+        stand(self._marks, "sink")
+        self._pause(self._batch_seconds / 2)
+        self._commits.write(batch, {})
+        return end
 
-    def _run_batch(self, batch: int, start: Any, end: Any) -> None:
-        rows: list[tuple[int, int, str]] = []
-        for ranges in self.driver.plan(start, end):
-            for records in read(ReadTask(ranges), self._options):
-                columns = (records.column(name).to_pylist() for name in ("partition", "offset", "value"))
-                rows += [(partition, offset, value.decode()) for partition, offset, value in zip(*columns, strict=True)]
-        pause = self._rng.random() * self._batch_seconds
-        threading.Event().wait(pause * self._rng.random())
-        self._sink.write(batch_of(end), rows)
-        threading.Event().wait(pause * self._rng.random())
-        self._checkpoint.write("commits", batch, {})
+    def _limit(self) -> int | None:
+        given: int | None = self._options.reading.max_offsets_per_trigger
+        return given if self._rng is None else self._rng.choice([None, None, 20, 100])
+
+    def _pause(self, most_s: float) -> None:
+        if self._rng is not None:
+            threading.Event().wait(most_s * self._rng.random())
 
 
 def exit_once(number: int, frame: object) -> None:
@@ -144,25 +143,23 @@ def exit_once(number: int, frame: object) -> None:
     sys.exit(0)
 
 
-def arguments() -> argparse.Namespace:
-    """Arguments of a query of either kind."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--options", type=json.loads, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--batch-seconds", type=float, required=True)
-    parser.add_argument("--shared", type=Path)
-    return parser.parse_args()
-
-
 def main() -> None:
-    args = arguments()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--name", required=True, help="of this process, for its files")
+    parser.add_argument("--options", type=json.loads, required=True)
+    parser.add_argument("--point", help="where it stands still in its second batch")
+    parser.add_argument("--seed", type=int, help="draws limits and pauses; neither without it")
+    parser.add_argument("--batch-seconds", type=float, default=0.0)
+    parser.add_argument("--shared", type=Path)
+    args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)
-    rng = random.Random(args.seed)
+    marks = args.directory / "marks" / args.name
+    marks.mkdir(parents=True, exist_ok=True)
+    rng = None if args.seed is None else random.Random(args.seed)
     options = Options.parse(args.options)
-    query = Query(options, Checkpoint(args.checkpoint), Sink(args.rows), rng, args.batch_seconds, args.shared)
+    query = Query(options, args.directory, marks, args.point, rng, args.batch_seconds, args.shared)
     signal.signal(signal.SIGINT, lambda number, frame: query.ending.set())
     signal.signal(signal.SIGTERM, exit_once)
     try:

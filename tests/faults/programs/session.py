@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser, master: str) -> None:
     parser.add_argument("--master", default=master)
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--jars", default="")
-    parser.add_argument("--tmp", required=True, help="for temporary files")
+    parser.add_argument("--tmp", default=tempfile.gettempdir(), help="for temporary files")
 
 
 def session(

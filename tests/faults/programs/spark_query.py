@@ -1,24 +1,24 @@
-"""The query of a run, in real Spark: either source, into parquet. It writes down each task's ranges, and its progress.
+"""A streaming query in real Spark, with either source and any sink. It writes down its tasks' ranges, and its progress.
 
-Points at which it stops dead are those of ``tests/faults/query.py``; here the file ``<marks>/armed`` names one of them.
+It stands still at the points of ``points``. SIGINT and SIGTERM stop it as users do: wherever it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import random
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from faults.judge.evidence import PROCESSOR_ONCE, PROCESSORS, TOPIC, TOPIC_ONCE
+from faults.evidence import PROCESSOR_ONCE, PROCESSORS, TOPIC, TOPIC_ONCE
 from faults.programs import session as spark_program
 from faults.programs.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError, ReturningHandler
-from faults.programs.kill_query import wait_at
-from faults.sink import KEY
+from faults.programs.points import arm, stand
 from spark_kafka_group import RecordProcessor
 from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
 from spark_kafka_group.submit import orderly
@@ -31,36 +31,41 @@ SETTINGS = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.sql.ui.retainedExecutions": "50",
+    # Or Spark refuses a checkpoint whose first micro-batch was killed when it began.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.streaming.fileSink.log.deletion": "false",  # what ran in which batch is read from this log, too
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
+KEY = "concat_ws(' ', '{query}', topic, partition, offset)"
+"""Of a record that a query writes, in Spark's SQL: where it was read."""
 COLUMNS = ("topic", "partition", "offset", "cast(value as string) value")
 
 
-def armed(marks: Path, point: str) -> bool:
-    """Whether the process is to stop dead at this point, the next time that it gets there."""
-    try:
-        return (marks / "armed").read_text() == point
-    except OSError:
-        return False
-
-
 class LoggingReader(GroupKafkaStreamReader):
-    """The reader, with a line for each plan of a batch's tasks, and a stop at the point that is armed."""
+    """The reader, with a line for each plan of a batch's tasks, and a stop at the point that is armed.
 
-    def __init__(self, reader: GroupKafkaStreamReader, marks: Path, tasks: Path) -> None:
+    Parameters
+    ----------
+    point
+        It is armed with the second batch.
+    """
+
+    def __init__(self, reader: GroupKafkaStreamReader, marks: Path, tasks: Path, point: str | None) -> None:
         super().__init__(reader._options)
-        self.marks, self.tasks = marks, tasks
-        self.planned = False  # since the last trigger
+        self.marks, self.tasks, self.point = marks, tasks, point
+        self.batches, self.planned = 0, False  # the latter since the last trigger
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"marks": self.marks, "tasks": self.tasks, "planned": False}
+        more = {"marks": self.marks, "tasks": self.tasks, "point": None, "batches": 0, "planned": False}
+        return super().__getstate__() | more
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        self._stop_at("before-commit", self.planned)
+        if self.planned:
+            stand(self.marks, "before-commit")
         end = super().latestOffset(start, limit)
-        self._stop_at("after-commit", self.planned)
+        if self.planned:
+            stand(self.marks, "after-commit")
         self.planned = False
         return end
 
@@ -72,17 +77,16 @@ class LoggingReader(GroupKafkaStreamReader):
             with self.tasks.open("a") as file:
                 file.write(json.dumps({"reader": group["reader"], "batch": group["batch"], "tasks": ranges}) + "\n")
             self.planned = True
-            self._stop_at("planned")
+            self.batches += 1
+            if self.batches == 2 and self.point is not None:
+                arm(self.marks, self.point)
+            stand(self.marks, "planned")
         return tasks
 
     def read(self, partition: Any) -> Iterator[Any]:
         for batch in super().read(partition):
             yield batch
-            self._stop_at("tasks")
-
-    def _stop_at(self, point: str, here: bool = True) -> None:
-        if here and armed(self.marks, point):
-            wait_at(self.marks, point)
+            stand(self.marks, "tasks")
 
 
 def arguments() -> argparse.Namespace:
@@ -97,17 +101,26 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
     parser.add_argument("--also", help="the topic of a second source, in the same group")
+    parser.add_argument("--point", help="where it stands still in its second batch")
+    parser.add_argument("--batch-seconds", type=float, default=0.0, help="how long a sink that is written over takes")
+    parser.add_argument("--seed", type=int, help="so long at most, before and behind the write")
     spark_program.add_arguments(parser, master="local[2,4]")
     return parser.parse_args()
 
 
+def marks_of(args: argparse.Namespace) -> Path:
+    """The folder of this process, in which points are armed."""
+    marks: Path = args.directory / "marks" / args.name
+    return marks
+
+
 def registered(spark: SparkSession, args: argparse.Namespace) -> None:
     """Register the source with a reader that writes its tasks down."""
-    marks, tasks = args.directory / "marks", args.directory / "tasks" / f"{args.name}.jsonl"
+    tasks = args.directory / "tasks" / f"{args.name}.jsonl"
 
     class LoggingDataSource(GroupKafkaDataSource):
         def streamReader(self, schema: Any) -> Any:
-            return LoggingReader(super().streamReader(schema), marks, tasks)
+            return LoggingReader(super().streamReader(schema), marks_of(args), tasks, args.point)
 
     spark.dataSource.register(LoggingDataSource)
 
@@ -144,7 +157,8 @@ def processed(df: DataFrame, args: argparse.Namespace, trigger: dict[str, Any]) 
 def written(df: DataFrame, args: argparse.Namespace) -> Any:
     """The query's writer, to one of the sinks."""
     df = df.selectExpr(*COLUMNS)
-    out, marks = str(args.directory / "out"), args.directory / "marks"
+    out, marks = str(args.directory / "out"), marks_of(args)
+    rng = None if args.seed is None else random.Random(args.seed)
     if args.sink in (TOPIC, TOPIC_ONCE):
         records = df.selectExpr(f"{KEY.format(query=args.directory.name)} key", "value")
         return records.writeStream.format(args.source).options(**args.output)
@@ -152,9 +166,10 @@ def written(df: DataFrame, args: argparse.Namespace) -> Any:
         return df.writeStream.format("parquet").option("path", out)
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        time.sleep(0 if rng is None else args.batch_seconds * rng.random() / 2)
         batch.write.mode(args.sink).parquet(f"{out}/batch={batch_id}")
-        if armed(marks, "sink"):
-            wait_at(marks, "sink")
+        stand(marks, "sink")
+        time.sleep(args.batch_seconds * (1 if rng is None else rng.random() / 2))  # a sink that takes so long
 
     return df.writeStream.foreachBatch(write)
 
@@ -174,7 +189,7 @@ def main() -> None:
         else:
             writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))
             query = writer.trigger(**trigger).start()
-        (args.directory / "marks" / f"started-{args.name}").write_text(str(os.getpid()))
+        (marks_of(args) / "started").touch()
         with (args.directory / "progress" / f"{args.name}.jsonl").open("a", buffering=1) as file:
             ended, known = False, ("", -1)
             while not ended:

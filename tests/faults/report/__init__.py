@@ -13,7 +13,8 @@ from typing import Any
 
 from faults import ROOT
 from faults.cells import FILES
-from faults.cells.registry import BOTH, CELLS, GROUPKAFKA, Cell
+from faults.cells.registry import BOTH, CELLS, Cell
+from faults.evidence import GROUPKAFKA
 from faults.lines import RESULTS, counts, lines_of
 from faults.report import growth, pictures
 from faults.report.causes import ENDURANCE, cause

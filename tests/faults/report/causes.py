@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults.cells.registry import GROUPKAFKA, KAFKA
+from faults.evidence import GROUPKAFKA, KAFKA
 
 ENDURANCE = "endurance"
 BECOMES_OTHER = (

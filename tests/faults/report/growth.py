@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faults.written import whole_lines
+from faults.processes import whole_lines
 
 MEASURES = ("memory", "threads", "descriptors")
 UNITS = {"memory": "MB", "threads": "", "descriptors": ""}
