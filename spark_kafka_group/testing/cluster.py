@@ -309,7 +309,10 @@ class KafkaCluster:
         return {p["partition_index"]: p["leader_id"] for p in partitions if p["leader_id"] >= 0}
 
     def _wait_for_partitions(self, name: str, count: int) -> None:
-        wait_until(lambda: len(self._leaders(name)) == count, within=START_WITHIN_S)
+        try:
+            wait_until(lambda: len(self._leaders(name)) == count, within=START_WITHIN_S)
+        except TimeoutError as error:
+            raise RuntimeError(f"topic {name} has no leaders for its {count} partitions") from error
 
     def produce(
         self,
