@@ -24,7 +24,7 @@ SECONDS_EACH ?= 180
 SECONDS ?= 3600
 TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
-BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing
+BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing values
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries,sink,pipelines,record_processor}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the

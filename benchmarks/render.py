@@ -17,7 +17,7 @@ from common import RESULTS, shown
 
 PROGRAMS = (
     "cost", "batch", "columns", "streaming", "writing", "transactions", "partitions", "ceiling", "consumers",
-    "generations", "latency", "memory", "start", "idle", "growth", "exploring", "processing",
+    "generations", "latency", "memory", "start", "idle", "growth", "exploring", "processing", "values",
 )  # fmt: skip
 """In the order of the report."""
 FINDINGS = Path(__file__).parent / "findings"

@@ -7,7 +7,7 @@ import difflib
 import heapq
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from spark_kafka_group.explore.record_samples import headers_of, to_look_at
 from spark_kafka_group.explore.shown_table import WIDTH, Laid, Table, milliseconds, moment, short_name, shown
 from spark_kafka_group.options import Options
 from spark_kafka_group.text.text_table import clipped, counted
-from spark_kafka_group.tools.few_records import read
+from spark_kafka_group.tools.few_records import read, with_texts
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import TopicAdmin, deleted_meanwhile, not_unpacked
@@ -123,7 +123,7 @@ def look(
             return _from(parsed, logs, _starts_at(admin, tps, at), last)
         if offset is not None:
             return _from(parsed, logs, _checked(offset, logs), last)
-        return Messages(tuple(map(_message, _newest(admin, parsed, logs, last))))
+        return _messages(parsed, _newest(admin, parsed, logs, last))
 
 
 def newest_rows(options: Mapping[str, Any], topic: str, count: int) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ def _from(
         ranges = [OffsetRange(tp, start, min(logs[tp].end, start + span)) for tp, start in starts.items()]
         found = heapq.nsmallest(count, read(options, ranges), key=BY_TIME)
         if len(found) >= count or all(r.end == logs[r.tp].end for r in ranges):
-            return Messages(tuple(map(_message, found)))
+            return _messages(options, found)
         span *= FURTHER_BACK
 
 
@@ -261,11 +261,21 @@ def _noting_oldest(rows: Iterable[dict[str, Any]], oldest: dict[TopicPartition, 
         yield row
 
 
+def _messages(options: Options, rows: Sequence[dict[str, Any]]) -> Messages:
+    return Messages(tuple(map(_message, with_texts(options, rows))))
+
+
 def _message(row: dict[str, Any]) -> Message:
     return Message(
-        row["topic"], row["partition"], row["offset"], moment(row["timestamp"]), decoded(row["key"]),
-        decoded(row["value"]), headers_of(row),
+        row["topic"], row["partition"], row["offset"], moment(row["timestamp"]), _decoded(row, "key"),
+        _decoded(row, "value"), headers_of(row),
     )  # fmt: skip
+
+
+def _decoded(row: dict[str, Any], name: str) -> Decoded:
+    """By its format; by its looks where the options name no format, or it does not fit."""
+    text = row.get(f"{name}_text")
+    return decoded(row[name]) if text is None else replace(decoded(text.encode()), size=len(row[name]))
 
 
 def _value(row: Message) -> str:

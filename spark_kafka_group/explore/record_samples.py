@@ -94,7 +94,7 @@ def headers_of(row: dict[str, Any]) -> tuple[tuple[str, Decoded], ...]:
 
 SUBSCRIPTIONS = {"subscribe", "subscribepattern", "assign"}
 ALL_TOPICS = {"subscribePattern": ".*"}
-_OF_CLIENTS = {field.name for field in dataclasses.fields(ClientOptions)}
+_OF_CLIENTS = {field.name for field in dataclasses.fields(ClientOptions)} | {"values", "registry"}
 
 
 def to_look_at_topics(options: Mapping[str, Any]) -> Options:

@@ -209,6 +209,14 @@ class RecordProcessor:
             raise OptionError(
                 f"a RecordProcessor needs the source's columns, and this DataFrame lacks {', '.join(missing)}"
             )
+        typed = [
+            name for name in ("key", "value") if df.schema[name].dataType.typeName() not in ("binary", "string", "void")
+        ]
+        if typed:
+            raise OptionError(
+                f"a RecordProcessor gives handlers the bytes of records, and column {typed[0]} is typed: leave "
+                f"{typed[0]}Format out, and decode in the handler"
+            )
         if self._settings.hands_on:
             if "headers" not in df.columns:
                 raise OptionError(

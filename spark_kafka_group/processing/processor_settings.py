@@ -30,7 +30,7 @@ class Backoff:
 
 
 ORDERINGS = ("partition", "key", "unordered")
-TOPIC = "{topic}"
+PLACEHOLDER = "{topic}"  # stands for the main topic
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ class Settings:
                 return retry_topic(main, self.retry_topics[tried]), self.retry_topics[tried]
         if self.dead_letter_topic is None:
             return None, None
-        return self.dead_letter_topic.replace(TOPIC, main), None
+        return self.dead_letter_topic.replace(PLACEHOLDER, main), None
 
     def destinations(self, topic: str) -> list[str]:
         """All topics to which records of a main topic may go."""
         names = [retry_topic(topic, delay) for delay in self.retry_topics]
-        return names + ([] if self.dead_letter_topic is None else [self.dead_letter_topic.replace(TOPIC, topic)])
+        return names + ([] if self.dead_letter_topic is None else [self.dead_letter_topic.replace(PLACEHOLDER, topic)])
 
 
 TOPIC, HEADERS = "topic", "includeheaders"

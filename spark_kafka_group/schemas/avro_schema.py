@@ -77,7 +77,7 @@ class Union:
 
 
 @dataclass(frozen=True)
-class Reference:
+class NamedReference:
     """A record, enum or fixed, by its full name."""
 
     name: str
@@ -116,7 +116,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordType:
     """Fields in order."""
 
     name: str
@@ -124,8 +124,8 @@ class Record:
     aliases: tuple[str, ...] = field(default=(), compare=False)
 
 
-Node = Primitive | Array | Map | Union | Reference
-Named = Fixed | Enum | Record
+Node = Primitive | Array | Map | Union | NamedReference
+Named = Fixed | Enum | RecordType
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,14 @@ class AvroSchema:
 
     def definition(self, node: Node) -> Primitive | Array | Map | Union | Named:
         """The type itself, where `node` may be a reference to it."""
-        return self.named[node.name] if isinstance(node, Reference) else node
+        return self.named[node.name] if isinstance(node, NamedReference) else node
 
 
 def name_of(node: Node | Named) -> str:
     """What messages call a type: a full name, or the kind."""
     if isinstance(node, Primitive):
         return node.kind
-    return node.name if isinstance(node, Reference | Named) else type(node).__name__.lower()
+    return node.name if isinstance(node, NamedReference | Named) else type(node).__name__.lower()
 
 
 def parse(text: str) -> AvroSchema:
@@ -161,7 +161,7 @@ def parse(text: str) -> AvroSchema:
         given = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise AvroSchemaError(f"the Avro schema is no JSON: {shortened(str(error))}") from None
-    parser = _Parser()
+    parser = _SchemaParser()
     root = parser.node(given, None, 0)
     unknown = sorted(parser.referred - parser.named.keys())
     if unknown:
@@ -180,7 +180,7 @@ def shortened(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-class _Parser:
+class _SchemaParser:
     """One parse of a schema: the named types found, and those only referred to yet."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class _Parser:
         if full not in self.named and name in self.named:
             full = name
         self.referred.add(full)
-        return Reference(full)
+        return NamedReference(full)
 
     def _inner(self, given: dict[str, Any], key: str, space: str | None, depth: int) -> Node:
         if key not in given:
@@ -238,7 +238,7 @@ class _Parser:
             if made.name in fields:
                 raise AvroSchemaError(f"the record {name} has the field {made.name} twice")
             fields[made.name] = made
-        return self._defined(Record(name, tuple(fields.values()), _aliases(given, inner)))
+        return self._defined(RecordType(name, tuple(fields.values()), _aliases(given, inner)))
 
     def _field(self, given: Any, record: str, space: str | None, depth: int) -> Field:
         if not isinstance(given, dict) or not isinstance(given.get("name"), str):
@@ -273,13 +273,13 @@ class _Parser:
             raise AvroSchemaError(f"the fixed {name} has no size from 0 to 2147483647")
         return self._defined(Fixed(name, size, *_logical(given, "fixed", size), aliases=_aliases(given, inner)))
 
-    def _defined(self, made: Named) -> Reference:
+    def _defined(self, made: Named) -> NamedReference:
         if made.name in PRIMITIVES:
             raise AvroSchemaError(f"a type of an Avro schema has the name {made.name}, which is taken")
         if made.name in self.named:
             raise AvroSchemaError(f"the Avro schema has the type {made.name} twice")
         self.named[made.name] = made
-        return Reference(made.name)
+        return NamedReference(made.name)
 
     def check_unions(self) -> None:
         """Unions have no union in them, and no type twice."""
@@ -410,7 +410,7 @@ def _filled(node: Any, space: str, missing: dict[str, dict[str, Any]], depth: in
 def fields_beyond(writer: AvroSchema, reader: AvroSchema) -> list[str]:
     """Names of the writer's fields that the reader's record does not have, nor as aliases; of the outermost record."""
     written, read = writer.definition(writer.root), reader.definition(reader.root)
-    if not isinstance(written, Record) or not isinstance(read, Record):
+    if not isinstance(written, RecordType) or not isinstance(read, RecordType):
         return []
     known = {name for field in read.fields for name in (field.name, *field.aliases)}
     return [field.name for field in written.fields if field.name not in known]

@@ -36,7 +36,7 @@ from spark_kafka_group.schemas.avro_schema import (
     Map,
     Node,
     Primitive,
-    Record,
+    RecordType,
     Union,
     is_null,
     name_of,
@@ -86,7 +86,7 @@ class _SparkTypes:
         if len(inside) > MAX_DEPTH:
             raise AvroSchemaError(f"the Avro schema has more than {MAX_DEPTH} types inside each other")
         inner = self._schema.definition(node)
-        if isinstance(inner, Record):
+        if isinstance(inner, RecordType):
             return self._record(inner, inside)
         if isinstance(inner, Array):
             return ArrayType(self.of(inner.items, (*inside, "")))
@@ -98,7 +98,7 @@ class _SparkTypes:
             return SIMPLE["string"]
         return self._simple(inner)
 
-    def _record(self, record: Record, inside: tuple[str, ...]) -> DataType:
+    def _record(self, record: RecordType, inside: tuple[str, ...]) -> DataType:
         if record.name in inside:
             raise AvroSchemaError(
                 f"the Avro type {record.name} has itself in it, which no column of Spark has: leave the field out of "

@@ -130,10 +130,10 @@ def schema_of(text: str) -> DataType:
         return _from_json(text)
     tokens = _tokens(text)
     try:
-        return _Reader(text, tokens).only_type()
+        return _DdlReader(text, tokens).only_type()
     except OptionError as as_type:
         try:
-            return _Reader(text, tokens).only_columns()
+            return _DdlReader(text, tokens).only_columns()
         except OptionError as as_columns:
             # a text that begins as a type does, as `array<`, is meant as a type
             begins = tokens[0].text.lower() in {*SIMPLE, "array", "map", "struct", "decimal", "interval"}
@@ -149,7 +149,7 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token("end", "", len(text))]
 
 
-class _Reader:
+class _DdlReader:
     """Reads tokens from the first on."""
 
     def __init__(self, text: str, tokens: list[_Token]) -> None:

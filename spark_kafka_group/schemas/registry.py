@@ -31,7 +31,7 @@ MOST_UNKNOWN = 10_000  # ids that are kept; bytes that only look framed have any
 
 
 @dataclass(frozen=True)
-class Reference:
+class SchemaReference:
     """Another schema that a schema needs, and the name that it has there."""
 
     name: str
@@ -49,7 +49,7 @@ class RegisteredSchema:
 
     text: str
     kind: str = AVRO
-    references: tuple[Reference, ...] = ()
+    references: tuple[SchemaReference, ...] = ()
     id: int | None = None
     guid: str | None = None
     subject: str | None = None
@@ -57,7 +57,7 @@ class RegisteredSchema:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RegistryPatience:
     """How long a registry is waited for that does not answer: so many attempts, or so long, or for ever."""
 
     attempts: int | None = None
@@ -79,7 +79,7 @@ class Registry:
     ) -> None:
         self._registry = registry
         self._requests = RegistryRequests(registry)
-        self._briefly = Patience(attempts=1 + registry.max_retries)
+        self._briefly = RegistryPatience(attempts=1 + registry.max_retries)
         self._clock = clock
         self._sleep = sleep
         self._schemas: dict[int | str, RegisteredSchema] = {}
@@ -87,12 +87,12 @@ class Registry:
         self._unknown: dict[int | str, float] = {}  # when it was asked for last
         self._in_vain_at = float("-inf")
 
-    def latest(self, subject: str, patience: Patience | None = None) -> RegisteredSchema:
+    def latest(self, subject: str, patience: RegistryPatience | None = None) -> RegisteredSchema:
         """The latest version of a subject; asked for anew each time."""
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
         return self._schema(path, self._ask(path, patience))
 
-    def version(self, subject: str, version: int, patience: Patience | None = None) -> RegisteredSchema:
+    def version(self, subject: str, version: int, patience: RegistryPatience | None = None) -> RegisteredSchema:
         """A version of a subject."""
         key = subject, version
         if key not in self._versions:
@@ -100,7 +100,9 @@ class Registry:
             self._versions[key] = self._schema(path, self._ask(path, patience))
         return self._versions[key]
 
-    def referenced(self, schema: RegisteredSchema, patience: Patience | None = None) -> tuple[RegisteredSchema, ...]:
+    def referenced(
+        self, schema: RegisteredSchema, patience: RegistryPatience | None = None
+    ) -> tuple[RegisteredSchema, ...]:
         """The schemas that a schema needs, also by way of others, each after those that it needs itself."""
         found: dict[tuple[str, int], RegisteredSchema] = {}
 
@@ -118,13 +120,13 @@ class Registry:
         add(schema, ())
         return tuple(found.values())
 
-    def whole_text(self, schema: RegisteredSchema, patience: Patience | None = None) -> str:
+    def whole_text(self, schema: RegisteredSchema, patience: RegistryPatience | None = None) -> str:
         """An Avro schema with those that it refers to in it."""
         if not schema.references:
             return schema.text
         return with_references(schema.text, [each.text for each in self.referenced(schema, patience)])
 
-    def schemas(self, keys: Iterable[int | str], patience: Patience) -> dict[int | str, RegisteredSchema]:
+    def schemas(self, keys: Iterable[int | str], patience: RegistryPatience) -> dict[int | str, RegisteredSchema]:
         """The schemas of these ids and GUIDs, without those that the registry does not know after a while."""
         keys = set(keys)
         missing = {key for key in keys - self._schemas.keys() if self._may_ask(key)}
@@ -153,7 +155,7 @@ class Registry:
             self._unknown.clear()
         self._unknown.update(dict.fromkeys(keys, self._clock()))
 
-    def _found(self, key: int | str, patience: Patience) -> bool:
+    def _found(self, key: int | str, patience: RegistryPatience) -> bool:
         path = f"/schemas/ids/{key}" if isinstance(key, int) else f"/schemas/guids/{quote(key, safe='')}"
         try:
             self._schemas[key] = self._schema(path, self._ask(path, patience))
@@ -174,7 +176,7 @@ class Registry:
         path = f"/subjects/{quote(subject, safe='')}"
         return self._schema(path, self._ask(path, None, _content(schema)))
 
-    def _ask(self, path: str, patience: Patience | None, content: dict[str, Any] | None = None) -> Any:
+    def _ask(self, path: str, patience: RegistryPatience | None, content: dict[str, Any] | None = None) -> Any:
         """The answer, once there is one: an outage of registries is told once, and waited for."""
         patience = patience or self._briefly
         began, attempts, warned = self._clock(), 0, False
@@ -210,7 +212,7 @@ class Registry:
         """A registry's answer as a value."""
         try:
             references = tuple(
-                Reference(_typed(str, each["name"]), _typed(str, each["subject"]), _typed(int, each["version"]))
+                SchemaReference(_typed(str, each["name"]), _typed(str, each["subject"]), _typed(int, each["version"]))
                 for each in answer.get("references") or ()
             )
             return RegisteredSchema(

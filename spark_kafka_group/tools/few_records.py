@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from spark_kafka_group.executor.reading.read import records
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.reading import SKIP
 from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
+from spark_kafka_group.values.schema import arrow_schema
 from spark_kafka_group.wire import Brokers
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord
 
@@ -35,6 +37,31 @@ def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, 
             yield from batch.set_column(at, "timestamp", _milliseconds(batch.column(at))).to_pylist()
     finally:
         brokers.close()
+
+
+def with_texts(options: Options, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Rows of the source with the JSON of typed keys and values, under ``key_text`` and ``value_text``, where they fit.
+
+    Raises OptionError, RegistryError.
+    """
+    if not options.values.given() or not rows:
+        return rows
+    from spark_kafka_group.executor.values.typed_batches import TypedBatches
+    from spark_kafka_group.schemas.typed_columns import resolved
+
+    typed = dataclasses.replace(options, typed=resolved(options))
+    columns = {name: [row[name] for row in rows] for name in ("key", "value", "headers")}
+    batch = pa.RecordBatch.from_pydict(columns, schema=arrow_schema(tuple(columns)))
+    found = TypedBatches(typed).as_objects(batch)
+    return [
+        row
+        | {
+            f"{name}_text": json.dumps(values[i], default=str)
+            for name, values in found.items()
+            if values[i] is not None
+        }
+        for i, row in enumerate(rows)
+    ]
 
 
 def _milliseconds(times: pa.Array) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import subprocess
@@ -113,6 +114,7 @@ def test_fifty_times_as_many_small_pieces_take_some_fifty_times_as_long(name: st
 def test_small_pieces_take_no_more_memory_than_their_bytes(name: str) -> None:
     codec, head, piece, size = SMALL_PIECES[name]
     packed = memoryview(head + 20_000 * piece)
+    gc.collect()  # of tests before this one
     before = pa.total_allocated_bytes()
     assert peak_of(lambda: codecs.unpack(codec, packed, MIB)) < 10 * 20_000 * size + MIB // 2
     assert pa.total_allocated_bytes() == before

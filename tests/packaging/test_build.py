@@ -54,6 +54,7 @@ def test_the_wheel_has_the_programs_the_settings_and_the_console_command(pure_py
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
+@pytest.mark.soak
 def test_a_compiler_that_fails_fails_the_build_and_its_last_line_has_the_ways_out(tmp_path, compiler):
     result, names = build(tmp_path, CC=compiler)
     assert result.returncode != 0

@@ -17,10 +17,16 @@ from spark_kafka_group.options.checks import check_registry
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
 from spark_kafka_group.options.security import Secret
 from spark_kafka_group.schemas import registry as client
-from spark_kafka_group.schemas.registry import Patience, Reference, RegisteredSchema, Registry, registry_for
+from spark_kafka_group.schemas.registry import (
+    RegisteredSchema,
+    Registry,
+    RegistryPatience,
+    SchemaReference,
+    registry_for,
+)
 
-ONCE = Patience(attempts=1)
-FOR_EVER = Patience()
+ONCE = RegistryPatience(attempts=1)
+FOR_EVER = RegistryPatience()
 HUSH = "hush-7f3a"
 
 
@@ -97,7 +103,7 @@ def test_references_come_before_the_schemas_that_need_them(registry):
     registry.register(order, record(("price", "Price"), ("paid", "Currency")), references=needs)
     schemas = asking(registry.url)
     found = schemas.latest(order)
-    assert found.references == (Reference("Currency", currency, 1), Reference("Price", price, 1))
+    assert found.references == (SchemaReference("Currency", currency, 1), SchemaReference("Price", price, 1))
     assert [json.loads(each.text)["name"] for each in schemas.referenced(found)] == ["Currency", "Price"]
 
 
@@ -216,7 +222,7 @@ def test_a_batch_read_or_a_stream_with_a_limit_fails_after_it(caplog):
     with pytest.raises(
         RegistryTimeoutError, match="no schema registry has answered, in 5 attempts and 14 s: .*refused"
     ):
-        schemas.schemas([1], Patience(limit_ms=14_000))
+        schemas.schemas([1], RegistryPatience(limit_ms=14_000))
     assert len(caplog.records) == 0
 
 

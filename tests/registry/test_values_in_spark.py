@@ -1,11 +1,14 @@
 """Typed columns in real Spark, with schemas of a real registry."""
 
+import json
+
 import pytest
 from pyspark.errors import PySparkException
 from support import Record, name, options, produce, registries, topic_with
 from support.written_values import confluent
 
-from spark_kafka_group import group_batch, read_where
+from spark_kafka_group import GroupKafkaDataSource, explore, group_batch, read_where
+from spark_kafka_group.errors import GroupKafkaError, OptionError, RegistryError
 from spark_kafka_group.testing import wait_until
 
 ORDER = {
@@ -92,6 +95,13 @@ class TestColumnsOfABatchRead:
         assert [row.id for row in spark.sql(f"SELECT value.id FROM {view} ORDER BY 1").collect()] == [0, 1, 2]
 
 
+def test_a_look_shows_what_values_hold(kafka, apicurio, orders):
+    produce(kafka, orders, [Record(0, b"k", b"broken")])
+    *_, fits, broken = explore.look(avro(kafka, apicurio, orders), orders)
+    assert (fits.value.kind, broken.value.text) == ("json", "broken")
+    assert json.loads(fits.value.text) == order(2)
+
+
 class TestAMalformedValue:
     @pytest.fixture
     def broken(self, kafka, orders):
@@ -143,26 +153,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
-def test_before_data_moves_a_sentence_says_what_to_change_about(spark, kafka, apicurio, orders, given, message):
+def test_before_data_moves_a_sentence_says_what_to_change_about(kafka, apicurio, orders, given, message):
     every = avro(kafka, apicurio, orders) | {key: str(value) for key, value in given.items() if value is not None}
     for key in [key for key, value in given.items() if value is None]:
         del every[key]
-    with pytest.raises(PySparkException, match=message):
-        load(spark, every)
+    with pytest.raises(GroupKafkaError, match=message):
+        GroupKafkaDataSource(every).schema()
 
 
-def test_topics_with_different_schemas_are_not_read_together(spark, kafka, apicurio, orders):
+def test_topics_with_different_schemas_are_not_read_together(kafka, apicurio, orders):
     other = topic_with(kafka, [], partitions=1)
     apicurio.register(f"{other}-value", with_fields({"name": "more", "type": "int"}))
-    with pytest.raises(PySparkException, match="have different schemas, and the column value has one type"):
-        load(spark, avro(kafka, apicurio, f"{orders},{other}"))
+    with pytest.raises(OptionError, match="have different schemas, and the column value has one type"):
+        GroupKafkaDataSource(avro(kafka, apicurio, f"{orders},{other}")).schema()
 
 
-def test_a_subject_of_another_type_is_named(spark, kafka, srfake):
+def test_a_subject_of_another_type_is_named(kafka, srfake):
     topic = topic_with(kafka, [], partitions=1)
     srfake.register(f"{topic}-value", {"type": "object"}, "JSON")
-    with pytest.raises(PySparkException, match="valueFormat=avro needs a schema of type AVRO"):
-        load(spark, avro(kafka, srfake, topic))
+    with pytest.raises(RegistryError, match="valueFormat=avro needs a schema of type AVRO"):
+        GroupKafkaDataSource(avro(kafka, srfake, topic)).schema()
 
 
 class TestASchemaThatChanges:

@@ -12,7 +12,7 @@ from support.written_values import JSON, confluent, debezium_avro, debezium_chan
 
 from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, header_ids
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
-from spark_kafka_group.schemas.registry import Patience, Registry
+from spark_kafka_group.schemas.registry import Registry, RegistryPatience
 from spark_kafka_group.values.schema import COLUMNS
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -27,7 +27,7 @@ ROWS = [{"id": 7}, None, {"id": 8}]
 
 def schema_of(registry, key):
     schemas = Registry(SchemaRegistry(url=urls(registry.url)))
-    return json.loads(schemas.schemas([key], Patience(attempts=1))[key].text)
+    return json.loads(schemas.schemas([key], RegistryPatience(attempts=1))[key].text)
 
 
 @pytest.mark.parametrize(("kind", "schema"), [("AVRO", ORDER), (JSON, ORDER_JSON)])

@@ -33,7 +33,8 @@ ALLOWED = {
     "listener": {"errors", "metrics", "options", "spark", "text", "values", "wire"},
     "processing": {"errors", "executor", "metrics", "options", "spark", "text", "values", "wire"},
     "tools": {
-        "errors", "executor", "live", "offsets_topic", "options", "spark", "text", "transactions", "values", "wire",
+        "errors", "executor", "live", "offsets_topic", "options", "schemas", "spark", "text", "transactions", "values",
+        "wire",
     },
     "explore": {"errors", "executor", "options", "text", "tools", "values", "wire"},
     "pictures": {"metrics", "text", "tools", "values"},
@@ -244,3 +245,18 @@ def test_a_worker_imports_nothing_but_what_writing_needs():
     assert not {("executor", "reading"), ("wire", "group"), ("wire", "transactions")} & {parts[:2] for parts in own}
     assert "spark_kafka_group.executor.encode._encode_c" in written
     assert not {"spark_kafka_group.executor.encode._encode_py", "pyarrow.compute", "pandas", "difflib"} & written
+
+
+def names_of(node):
+    """What a statement of a module binds."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def test_no_module_binds_a_name_twice():
+    """Whoever joins two modules would not see it: neither ruff nor mypy minds a second value of the same type."""
+    for file, tree in modules().items():
+        bound = Counter(name for node in tree.body for name in names_of(node))
+        assert [name for name, times in bound.items() if times > 1] == [], file

@@ -3,17 +3,13 @@
 Recipes of large packages are soak tests, which need ``pip install '.[recipes]'`` first, or are skipped.
 """
 
-import http.server
 import importlib
-import io
-import json
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -24,16 +20,6 @@ from spark_kafka_group.testing import wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/recipes.md").read_text()
-WRITER = {
-    "type": "record", "name": "Order", "fields": [
-        {"name": "id", "type": "long"}, {"name": "amount", "type": "double"},
-    ],
-}  # fmt: skip
-NEWER = {
-    **WRITER,
-    "fields": [{"name": "note", "type": "string"}, *WRITER["fields"], {"name": "currency", "type": "string"}],
-}
-SCHEMAS = {7: WRITER, 8: NEWER}
 PROTO = """\
 syntax = "proto3";
 message Order { int64 id = 1; double amount = 2; string currency = 3; }
@@ -53,86 +39,18 @@ def stream():
 
 
 @pytest.fixture
-def here(kafka, group, tmp_path, registry):
+def here(kafka, group, tmp_path):
     """Writes code for the addresses, names and folders of a test."""
 
     def written(code, topic):
         for before, now in (
             ("localhost:9092", kafka.bootstrap_servers), ('"billing"', f'"{group}"'), ('"orders"', f'"{topic}"'),
             ("/data/", f"{tmp_path}/data/"), ('addPyFile("', f'addPyFile("{tmp_path}/'),
-            ("http://localhost:8081", registry.address),
         ):  # fmt: skip
             code = code.replace(before, now)
         return code
 
     return written
-
-
-class Registry(http.server.ThreadingHTTPServer):
-    """Answers as a schema registry does: https://docs.confluent.io/platform/current/schema-registry/develop/api.html.
-
-    A real one (Java's, or Karapace) cannot be had from a package registry in seconds.
-    """
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server_port}"
-        self.asked = []
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        found = re.match(r"/schemas/ids/(\d+)", self.path)
-        if found and int(found[1]) in SCHEMAS:
-            self.answer(200, {"schema": json.dumps(SCHEMAS[int(found[1])])})
-        else:
-            self.answer(404, {"error_code": 40403, "message": "Schema not found"})
-
-    def answer(self, code, found):
-        body = json.dumps(found).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Into no test's output."""
-
-
-@pytest.fixture(scope="module")
-def registry():
-    serving = Registry()
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    yield serving
-    serving.shutdown()
-    serving.server_close()
-
-
-def avro(number, order):
-    """A value as Confluent's serializer writes it."""
-    import fastavro
-
-    body = io.BytesIO()
-    fastavro.schemaless_writer(body, SCHEMAS[number], order)
-    return b"\0" + number.to_bytes(4, "big") + body.getvalue()
-
-
-def avro_records():
-    """Orders of two schemas in turn, and a tombstone."""
-    orders = [
-        avro(7, {"id": n, "amount": n / 2})
-        if n % 2
-        else avro(8, {"note": "x", "id": n, "amount": n / 2, "currency": "EUR"})
-        for n in range(100)
-    ]
-    return [Record(n % 3, b"k", value) for n, value in enumerate([*orders, None])]
-
-
-EXPECTED = {(n, n / 2, None if n % 2 else "EUR") for n in range(100)} | {(None, None, None)}
 
 
 @pytest.fixture
@@ -157,61 +75,23 @@ def rows_of(spark, query, folder, kafka, group, records):
     return [tuple(row) for row in spark.read.parquet(str(folder)).select("id", "amount", "currency").collect()]
 
 
-def run_with_avro(spark, kafka, group, here, shipped, module, called="decode_avro"):
-    topic = topic_with(kafka, avro_records())
-    (shipped / f"{called}.py").write_text(here(module, topic))
-    names = {"spark": spark}
-    exec(here(stream() + blocks("Avro with a schema registry")[1], topic).replace("decode_avro", called), names)
-    return rows_of(spark, names["query"], shipped / "data/orders", kafka, group, 101)
-
-
-def test_avro_is_read_with_the_schema_of_each_record_which_a_worker_asks_for_once(
-    spark, kafka, group, here, shipped, registry
-):
-    pytest.importorskip("fastavro")
-    registry.asked.clear()
-    rows = run_with_avro(spark, kafka, group, here, shipped, blocks("Avro with a schema registry")[0])
-    assert len(rows) == 101
-    assert set(rows) == EXPECTED
-    assert set(registry.asked) == {"/schemas/ids/7", "/schemas/ids/8"}
-    assert len(registry.asked) <= 2 * 3  # a worker for each partition at most
-
-
-def test_avro_without_a_schema_id_is_an_error(here, shipped, monkeypatch):
-    pytest.importorskip("fastavro")
-    (shipped / "decode_avro.py").write_text(blocks("Avro with a schema registry")[0])
-    with pytest.raises(ValueError, match="the value starts with 6869"):
-        importlib.import_module("decode_avro").decoded(b"hi")
-
-
-@pytest.mark.soak
-def test_avro_is_read_by_confluents_client(spark, kafka, group, here, shipped):
-    pytest.importorskip("confluent_kafka.schema_registry.avro")
-    rows = run_with_avro(
-        spark, kafka, group, here, shipped, blocks("Avro with a schema registry")[2], "decode_confluent"
-    )
-    assert set(rows) == EXPECTED
-
-
-def test_protobuf_is_read_by_a_generated_class(spark, kafka, shipped):
+def test_protobuf_is_read_by_a_generated_class(spark, kafka, group, here, shipped):
     pytest.importorskip("grpc_tools")
     (shipped / "orders.proto").write_text(PROTO)
     (command,) = re.findall(r"^python (-m grpc_tools.*)$", PAGE, re.MULTILINE)
     subprocess.run([sys.executable, *shlex.split(command)], check=True, timeout=100)
-    (shipped / "decode_protobuf.py").write_text(blocks("Protobuf with a schema registry")[0])
+    module, program = blocks("Protobuf with a schema registry")
+    (shipped / "decode_protobuf.py").write_text(module)
     decode = importlib.import_module("decode_protobuf")
     from orders_pb2 import Order
-    from pyspark.sql.functions import arrow_udf
 
     orders = [Order(id=n, amount=n / 2, currency="EUR").SerializeToString() for n in range(100)]
     values = [*(b"\0\0\0\0\x09\0" + order for order in orders), None]
     topic = topic_with(kafka, [Record(n % 3, b"k", value) for n, value in enumerate(values)])
-    for file in ("orders_pb2.py", "decode_protobuf.py"):
-        spark.sparkContext.addPyFile(str(shipped / file))
-    source = spark.read.format("groupkafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    df = source.option("subscribe", topic).load().select(arrow_udf(decode.orders, decode.ORDER)("value").alias("order"))
-    rows = {tuple(row) for row in df.select("order.*").collect()}
-    assert rows == {(n, n / 2, "EUR") for n in range(100)} | {(None, None, None)}
+    names = {"spark": spark}
+    exec(here(stream() + program, topic), names)
+    rows = rows_of(spark, names["query"], shipped / "data/orders", kafka, group, 101)
+    assert set(rows) == {(n, n / 2, "EUR") for n in range(100)} | {(None, None, None)}
     with pytest.raises(ValueError, match="not the first message"):
         decode.decoded(b"\0\0\0\0\x09\x02\x02" + orders[0])
 

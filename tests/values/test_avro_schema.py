@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spark_kafka_group.schemas.arrow_types import arrow_type
-from spark_kafka_group.schemas.avro_schema import AvroSchemaError, Enum, Fixed, Record, Reference, parse
+from spark_kafka_group.schemas.avro_schema import AvroSchemaError, Enum, Fixed, NamedReference, RecordType, parse
 from spark_kafka_group.schemas.avro_types import spark_type
 
 
@@ -80,16 +80,16 @@ def test_names_are_found_by_namespace_and_before_they_are_defined():
         {"name": "g", "type": "q.F"}
         ]}"""
     )
-    assert schema.root == Reference("a.b.R")
+    assert schema.root == NamedReference("a.b.R")
     assert schema.named["a.b.E"] == Enum("a.b.E", ("X",), "X")
     assert schema.named["q.F"] == Fixed("q.F", 2)
     record = schema.named["a.b.R"]
-    assert isinstance(record, Record)
+    assert isinstance(record, RecordType)
     assert [field.schema for field in record.fields] == [
-        Reference("a.b.E"),
-        Reference("a.b.E"),
-        Reference("q.F"),
-        Reference("q.F"),
+        NamedReference("a.b.E"),
+        NamedReference("a.b.E"),
+        NamedReference("q.F"),
+        NamedReference("q.F"),
     ]
     assert record.aliases == ("a.b.Old", "c.Old")
     assert schema.named["q.F"].aliases == ("q.G",)

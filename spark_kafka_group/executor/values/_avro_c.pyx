@@ -21,7 +21,7 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    # the numbers of avro_columns.Kind
+    # the numbers of avro_columns.ColumnKind
     NULLS = 1
     BOOLS = 2
     FIXED = 3
@@ -108,13 +108,13 @@ def _check_numbers():
     here = {
         avro_instructions.Do: (DO_END, DO_LONG_TIMES_1000, DO_STRING, DO_ENUM, DO_MAP_NEXT, DO_FAIL, DO_SKIP_INT, DO_RETURN),
         avro_instructions.Problem: (SHORT, ITEMS, NOT_READ),
-        avro_columns.Kind: (NULLS, BYTES, MAP),
+        avro_columns.ColumnKind: (NULLS, BYTES, MAP),
     }
     for kind, numbers in here.items():
         names = {
             avro_instructions.Do: "END LONG_TIMES_1000 STRING ENUM MAP_NEXT FAIL SKIP_INT RETURN",
             avro_instructions.Problem: "SHORT ITEMS NOT_READ",
-            avro_columns.Kind: "NULLS BYTES MAP",
+            avro_columns.ColumnKind: "NULLS BYTES MAP",
         }[kind]
         if tuple(kind[name] for name in names.split()) != numbers:
             raise ImportError(f"the numbers of {kind.__name__} have changed: compile the decoder again")

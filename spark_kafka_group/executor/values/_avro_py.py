@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.values.avro_columns import Column, Kind, assembled, without_entries
+from spark_kafka_group.executor.values.avro_columns import Column, ColumnKind, assembled, without_entries
 from spark_kafka_group.executor.values.avro_instructions import (
     DAY_MICROS,
     FRAMES,
@@ -29,7 +29,7 @@ FRAME_SIZE = 5
 NULL_VALUE, NO_FRAME = -2, -1
 
 
-class MalformedError(Exception):
+class UnreadableError(Exception):
     """Raised where a value does not fit; it goes no further than ``Rows``."""
 
     def __init__(self, problem: Problem) -> None:
@@ -50,9 +50,9 @@ class Cursor:
 
     def take(self, size: int) -> bytes:
         if size < 0:
-            raise MalformedError(Problem.NEGATIVE)
+            raise UnreadableError(Problem.NEGATIVE)
         if size > self.left:
-            raise MalformedError(Problem.SHORT)
+            raise UnreadableError(Problem.SHORT)
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -67,7 +67,7 @@ class Cursor:
                 value &= (1 << bits) - 1
                 return (value >> 1) ^ -(value & 1)
             if shift >= bits:
-                raise MalformedError(Problem.OVERLONG)
+                raise UnreadableError(Problem.OVERLONG)
 
     def sized(self) -> bytes:
         return self.take(self.number(64))
@@ -86,9 +86,9 @@ class Builder:
 
     def add_null(self) -> None:
         self.valid.append(False)
-        if self.column.kind == Kind.BOOLS:
+        if self.column.kind == ColumnKind.BOOLS:
             self.bools.append(False)
-        elif self.column.kind == Kind.FIXED:
+        elif self.column.kind == ColumnKind.FIXED:
             self.data += bytes(self.column.width)
         else:
             self.ends.append(self.ends[-1])
@@ -99,7 +99,7 @@ class Builder:
 
     def add_bytes(self, data: bytes) -> None:
         if len(data) > INT32_MAX - len(self.data):
-            raise MalformedError(Problem.LARGE)
+            raise UnreadableError(Problem.LARGE)
         self.valid.append(True)
         self.data += data
         self.ends.append(len(self.data))
@@ -108,14 +108,14 @@ class Builder:
         """Keep only the first `rows`, and give the rows of the columns in this one."""
         del self.valid[rows:]
         del self.bools[rows:]
-        if self.column.kind == Kind.STRUCT:
+        if self.column.kind == ColumnKind.STRUCT:
             return rows
         del self.ends[rows + 1 :]
-        if self.column.kind in (Kind.LIST, Kind.MAP):
+        if self.column.kind in (ColumnKind.LIST, ColumnKind.MAP):
             while self.dropped and self.dropped[-1] >= self.ends[-1]:
                 self.dropped.pop()
         else:
-            del self.data[rows * self.column.width if self.column.kind == Kind.FIXED else self.ends[-1] :]
+            del self.data[rows * self.column.width if self.column.kind == ColumnKind.FIXED else self.ends[-1] :]
         return self.ends[-1]
 
     def array(self, children: list[pa.Array]) -> pa.Array:
@@ -124,19 +124,19 @@ class Builder:
         buffers: list[pa.Buffer] = []
         if self.dropped:
             self.ends, children = without_entries(len(children[0]), self.ends, self.dropped, children)
-        if kind == Kind.BOOLS:
+        if kind == ColumnKind.BOOLS:
             buffers = [pa.array(self.bools, pa.bool_()).buffers()[1]]
-        elif kind == Kind.FIXED:
+        elif kind == ColumnKind.FIXED:
             buffers = [pa.py_buffer(bytes(self.data))]
-        elif kind in (Kind.BYTES, Kind.LIST, Kind.MAP):
+        elif kind in (ColumnKind.BYTES, ColumnKind.LIST, ColumnKind.MAP):
             buffers = [pa.array(self.ends, pa.int32()).buffers()[1]]
-            if kind == Kind.BYTES:
+            if kind == ColumnKind.BYTES:
                 buffers.append(pa.py_buffer(bytes(self.data)))
         return assembled(self.column, rows, valid, buffers, children)
 
 
 @dataclass
-class Frame:
+class CallFrame:
     """A loop, a call or a default that is under way."""
 
     column: int = -1
@@ -203,7 +203,7 @@ class Rows:
         machine = _Machine(program, self._columns, self._builders, value)
         try:
             machine.run()
-        except MalformedError as error:
+        except UnreadableError as error:
             self.problems.append((row, schema_id, machine.place, error.problem))
             self._cut()
             self._null(0)
@@ -229,7 +229,7 @@ class _Machine:
         self._columns = columns
         self.builders = builders
         self.cursor = Cursor(value)
-        self._frames: list[Frame] = []
+        self._frames: list[CallFrame] = []
         self._free = len(value) + FREE_ITEMS
         self.place = 0
 
@@ -262,9 +262,9 @@ class _Machine:
     def times_1000(self, step: Instruction, bits: int) -> None:
         value = self.cursor.number(bits) * 1000
         if step.b and not 0 <= value < DAY_MICROS * 1000:
-            raise MalformedError(Problem.NO_TIME)
+            raise UnreadableError(Problem.NO_TIME)
         if not INT64_MIN <= value < -INT64_MIN:
-            raise MalformedError(Problem.FAR_TIME)
+            raise UnreadableError(Problem.FAR_TIME)
         self.add(step, "<q", value)
 
     def float32(self) -> float:
@@ -277,39 +277,39 @@ class _Machine:
     def decimal(self, step: Instruction) -> None:
         data = self.cursor.take(step.b) if step.do == Do.DECIMAL_FIXED else self.cursor.sized()
         if not data:
-            raise MalformedError(Problem.EMPTY_DECIMAL)
+            raise UnreadableError(Problem.EMPTY_DECIMAL)
         value = int.from_bytes(data, "big", signed=True)
         if step.a <= 18:  # as Spark, which takes the lowest 64 bits
             value = (value & (1 << 64) - 1) - ((value & 1 << 63) << 1)
         if abs(value) >= 10**step.a:
-            raise MalformedError(Problem.DIGITS)
+            raise UnreadableError(Problem.DIGITS)
         self.builders[step.c].add_fixed(value.to_bytes(16, "little", signed=True))
 
     def enum(self, step: Instruction) -> None:
         symbols, i = self._program.symbols[step.a], self.cursor.number(32)
         if not 0 <= i < len(symbols):
-            raise MalformedError(Problem.SYMBOL)
+            raise UnreadableError(Problem.SYMBOL)
         symbol = symbols[i]
         if symbol is None:
-            raise MalformedError(Problem.UNKNOWN_SYMBOL)
+            raise UnreadableError(Problem.UNKNOWN_SYMBOL)
         self.builders[step.c].add_bytes(symbol)
 
     def union(self, step: Instruction) -> int:
         places, i = self._program.places[step.a], self.cursor.number(32)
         if not 0 <= i < len(places):
-            raise MalformedError(Problem.BRANCH)
+            raise UnreadableError(Problem.BRANCH)
         return places[i]
 
     def fail(self, step: Instruction) -> None:
-        raise MalformedError(Problem.NOT_READ)
+        raise UnreadableError(Problem.NOT_READ)
 
-    def begin(self, frame: Frame) -> None:
+    def begin(self, frame: CallFrame) -> None:
         if len(self._frames) >= FRAMES:
-            raise MalformedError(Problem.DEPTH)
+            raise UnreadableError(Problem.DEPTH)
         self._frames.append(frame)
 
     def default(self, step: Instruction) -> None:
-        self.begin(Frame(cursor=self.cursor))
+        self.begin(CallFrame(cursor=self.cursor))
         self.cursor = Cursor(self._program.constants[step.a])
 
     def default_end(self, step: Instruction) -> None:
@@ -323,16 +323,16 @@ class _Machine:
             if count == INT64_MIN:
                 if first:
                     return 0  # Java's Avro negates it, which gives the same number, of whose low half it takes 0
-                raise MalformedError(Problem.NEGATIVE)
+                raise UnreadableError(Problem.NEGATIVE)
         return self.checked(abs(count), empty)
 
     def checked(self, count: int, empty: bool) -> int:
         if empty:
             self._free -= count
             if self._free < 0:
-                raise MalformedError(Problem.ITEMS)
+                raise UnreadableError(Problem.ITEMS)
         elif count > self.cursor.left:
-            raise MalformedError(Problem.SHORT)
+            raise UnreadableError(Problem.SHORT)
         return count
 
     def list_begin(self, step: Instruction) -> int | None:
@@ -340,7 +340,7 @@ class _Machine:
         if not count:
             self.list_end(step.c)
             return step.a
-        self.begin(Frame(step.c, count))
+        self.begin(CallFrame(step.c, count))
         return None
 
     def list_next(self, step: Instruction) -> int | None:
@@ -359,8 +359,8 @@ class _Machine:
         inner = self.builders[self._columns[c].children[0]]
         entries = len(inner.valid)
         if entries > INT32_MAX:
-            raise MalformedError(Problem.LARGE)
-        if builder.column.kind == Kind.MAP:
+            raise UnreadableError(Problem.LARGE)
+        if builder.column.kind == ColumnKind.MAP:
             self.drop_again(builder, inner, entries)
         builder.valid.append(True)
         builder.ends.append(entries)
@@ -382,7 +382,7 @@ class _Machine:
             self.skip(self.cursor.number(64))
             count = self.cursor.number(64)
         if not step.b and count > self.cursor.left:
-            raise MalformedError(Problem.SHORT)
+            raise UnreadableError(Problem.SHORT)
         return count
 
     def skip_list(self, step: Instruction) -> int | None:
@@ -391,7 +391,7 @@ class _Machine:
             count = self.skip_items(step)
         if not count:
             return step.a
-        self.begin(Frame(left=count))
+        self.begin(CallFrame(left=count))
         return None
 
     def skip_next(self, step: Instruction) -> int | None:
@@ -411,7 +411,7 @@ class _Machine:
         self.cursor.take(max(size, 0))
 
     def call(self, step: Instruction) -> int:
-        self.begin(Frame(back=self.place + 1))
+        self.begin(CallFrame(back=self.place + 1))
         return step.a
 
     def back(self, step: Instruction) -> int:

@@ -48,7 +48,7 @@ from spark_kafka_group.executor.values.json_tokens import (
     STRING,
     TRUE,
     BadJsonError,
-    Tokens,
+    JsonTokens,
     as_spark,
 )
 from spark_kafka_group.executor.values.value_contract import Malformed
@@ -66,7 +66,7 @@ NOT_FINITE = {
 }
 SHOWN = 60
 
-Converter = Callable[[Tokens], Any]
+Converter = Callable[[JsonTokens], Any]
 
 
 class PartialError(Exception):
@@ -154,7 +154,7 @@ def document_reader(spark: DataType, zone: Zone) -> Callable[[bytes], tuple[Any,
     read, corrupt = _root(spark, zone)
 
     def document(data: bytes) -> tuple[Any, BadJsonError | None]:
-        tokens = Tokens(data)
+        tokens = JsonTokens(data)
         try:
             if tokens.next() is None:
                 return None, None
@@ -182,7 +182,7 @@ def _root(spark: DataType, zone: Zone) -> tuple[Converter, bool]:
         return converter(spark, zone), False
     array, element = converter(spark, zone), converter(spark.elementType, zone)
 
-    def array_of_structs(tokens: Tokens) -> Any:
+    def array_of_structs(tokens: JsonTokens) -> Any:
         """One struct is an array of it."""
         if tokens.token != START_OBJECT:
             return array(tokens)
@@ -205,7 +205,7 @@ def converter(spark: DataType, zone: Zone) -> Converter:
     read = _simple(spark, zone)
     name = spark.simpleString()
 
-    def convert(tokens: Tokens) -> Any:
+    def convert(tokens: JsonTokens) -> Any:
         token = _at_value(tokens)
         if token is None or token == NULL:
             return None
@@ -217,14 +217,14 @@ def converter(spark: DataType, zone: Zone) -> Converter:
     return convert
 
 
-def _at_value(tokens: Tokens) -> str | None:
+def _at_value(tokens: JsonTokens) -> str | None:
     token = tokens.token
     while token == NAME:
         token = tokens.next()
     return token
 
 
-def _does_not_fit(tokens: Tokens, token: str, name: str) -> BadJsonError:
+def _does_not_fit(tokens: JsonTokens, token: str, name: str) -> BadJsonError:
     begins = {STRING: '"', INT: "0", FLOAT: "0", TRUE: "t", FALSE: "f"}.get(token, token)
     return BadJsonError(why_not(begins, tokens.text() if token in (STRING, INT, FLOAT) else "", name))
 
@@ -242,7 +242,7 @@ def _shortened(text: str) -> str:
     return as_spark(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
-def _simple(spark: DataType, zone: Zone) -> Callable[[Tokens, str], Any]:
+def _simple(spark: DataType, zone: Zone) -> Callable[[JsonTokens, str], Any]:
     """A reader that gives None for what does not fit."""
     if type(spark) in INTEGER_BITS:
         return _integer(INTEGER_BITS[type(spark)])
@@ -251,7 +251,7 @@ def _simple(spark: DataType, zone: Zone) -> Callable[[Tokens, str], Any]:
         return lambda tokens, token: _decimal(tokens, token, precision, scale)
     if isinstance(spark, TimestampType):
         return lambda tokens, token: _timestamp(tokens, token, zone)
-    found: dict[type[DataType], Callable[[Tokens, str], Any]] = {
+    found: dict[type[DataType], Callable[[JsonTokens, str], Any]] = {
         BooleanType: lambda tokens, token: {TRUE: True, FALSE: False}.get(token),
         FloatType: lambda tokens, token: _floating(tokens, token, float_of),
         DoubleType: lambda tokens, token: _floating(tokens, token, float),
@@ -263,10 +263,10 @@ def _simple(spark: DataType, zone: Zone) -> Callable[[Tokens, str], Any]:
     return found[type(spark)]
 
 
-def _integer(bits: int) -> Callable[[Tokens, str], int | None]:
+def _integer(bits: int) -> Callable[[JsonTokens, str], int | None]:
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
-    def read(tokens: Tokens, token: str) -> int | None:
+    def read(tokens: JsonTokens, token: str) -> int | None:
         if token != INT:
             return None
         value = int(tokens.text())
@@ -277,7 +277,7 @@ def _integer(bits: int) -> Callable[[Tokens, str], int | None]:
     return read
 
 
-def _floating(tokens: Tokens, token: str, of: Callable[[str], float]) -> float | None:
+def _floating(tokens: JsonTokens, token: str, of: Callable[[str], float]) -> float | None:
     if token not in (INT, FLOAT, STRING):
         return None
     text = tokens.text()
@@ -288,7 +288,7 @@ def _floating(tokens: Tokens, token: str, of: Callable[[str], float]) -> float |
     return 0.0 if token == INT and not found else found
 
 
-def _decimal(tokens: Tokens, token: str, precision: int, scale: int) -> Any:
+def _decimal(tokens: JsonTokens, token: str, precision: int, scale: int) -> Any:
     if token in (INT, FLOAT):
         return decimal_of(tokens.text(), precision, scale)
     if token == STRING:
@@ -296,7 +296,7 @@ def _decimal(tokens: Tokens, token: str, precision: int, scale: int) -> Any:
     return None
 
 
-def _timestamp(tokens: Tokens, token: str, zone: Zone) -> int | None:
+def _timestamp(tokens: JsonTokens, token: str, zone: Zone) -> int | None:
     if token == STRING:
         return timestamp_of(tokens.text(), zone, time.time)
     if token == INT:
@@ -309,7 +309,7 @@ def _timestamp(tokens: Tokens, token: str, zone: Zone) -> int | None:
 # --- strings ----------------------------------------------------------------------------------------------------------
 
 
-def _string(tokens: Tokens, token: str) -> str:
+def _string(tokens: JsonTokens, token: str) -> str:
     """A string's text; of another value the JSON that Jackson writes for it, without spaces."""
     if token == STRING:
         return as_spark(tokens.text())
@@ -343,7 +343,7 @@ def _string(tokens: Tokens, token: str) -> str:
     return "".join(written)
 
 
-def _scalar_as_text(tokens: Tokens, token: str) -> str:
+def _scalar_as_text(tokens: JsonTokens, token: str) -> str:
     if token == STRING:
         return _quoted(tokens.text())
     if token == INT:
@@ -385,7 +385,7 @@ def _surrogates(char: str) -> str:
 def _struct(spark: StructType, zone: Zone) -> Converter:
     converters = {field.name: converter(field.dataType, zone) for field in spark.fields}
 
-    def convert(tokens: Tokens) -> dict[str, Any] | None:
+    def convert(tokens: JsonTokens) -> dict[str, Any] | None:
         token = _at_value(tokens)
         if token is None or token == NULL:
             return None
@@ -420,7 +420,7 @@ def _struct(spark: StructType, zone: Zone) -> Converter:
 def _array(spark: ArrayType, zone: Zone) -> Converter:
     read = converter(spark.elementType, zone)
 
-    def convert(tokens: Tokens) -> list[Any] | None:
+    def convert(tokens: JsonTokens) -> list[Any] | None:
         token = _at_value(tokens)
         if token is None or token == NULL:
             return None
@@ -447,7 +447,7 @@ def _array(spark: ArrayType, zone: Zone) -> Converter:
 def _map(spark: MapType, zone: Zone) -> Converter:
     read = converter(spark.valueType, zone)
 
-    def convert(tokens: Tokens) -> list[tuple[str, Any]] | None:
+    def convert(tokens: JsonTokens) -> list[tuple[str, Any]] | None:
         token = _at_value(tokens)
         if token is None or token == NULL:
             return None

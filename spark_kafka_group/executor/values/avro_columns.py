@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructT
 from spark_kafka_group.schemas.arrow_types import arrow_type
 
 
-class Kind(IntEnum):
+class ColumnKind(IntEnum):
     """How a column is stored."""
 
     NULLS = auto()
@@ -29,7 +29,7 @@ class Kind(IntEnum):
 class Column:
     """A column: `width` is in bytes, `children` are indexes, `inside` the columns that are null where this is."""
 
-    kind: Kind
+    kind: ColumnKind
     type: pa.DataType
     name: str
     width: int = 0
@@ -51,12 +51,12 @@ def _add(columns: list[Column | None], spark: DataType, name: str) -> int:
     if isinstance(spark, StructType):
         children = tuple(_add(columns, field.dataType, f"{name}.{field.name}".lstrip(".")) for field in spark.fields)
         inside = tuple(found for child in children for found in (child, *_at(columns, child).inside))
-        columns[index] = Column(Kind.STRUCT, kind, name, children=children, inside=inside)
+        columns[index] = Column(ColumnKind.STRUCT, kind, name, children=children, inside=inside)
     elif isinstance(spark, ArrayType):
-        columns[index] = Column(Kind.LIST, kind, name, 4, (_add(columns, spark.elementType, name),))
+        columns[index] = Column(ColumnKind.LIST, kind, name, 4, (_add(columns, spark.elementType, name),))
     elif isinstance(spark, MapType):
         children = (_add(columns, spark.keyType, name), _add(columns, spark.valueType, name))
-        columns[index] = Column(Kind.MAP, kind, name, 4, children)
+        columns[index] = Column(ColumnKind.MAP, kind, name, 4, children)
     else:
         columns[index] = _simple(kind, name, spark)
     return index
@@ -70,21 +70,21 @@ def _at(columns: list[Column | None], index: int) -> Column:
 
 def _simple(kind: pa.DataType, name: str, spark: DataType) -> Column:
     if pa.types.is_null(kind):
-        return Column(Kind.NULLS, kind, name)
+        return Column(ColumnKind.NULLS, kind, name)
     if pa.types.is_boolean(kind):
-        return Column(Kind.BOOLS, kind, name)
+        return Column(ColumnKind.BOOLS, kind, name)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return Column(Kind.BYTES, kind, name, 4)
-    return Column(Kind.FIXED, kind, name, 16 if isinstance(spark, DecimalType) else kind.bit_width // 8)
+        return Column(ColumnKind.BYTES, kind, name, 4)
+    return Column(ColumnKind.FIXED, kind, name, 16 if isinstance(spark, DecimalType) else kind.bit_width // 8)
 
 
 def assembled(
     column: Column, rows: int, valid: pa.Buffer | None, buffers: list[pa.Buffer], children: list[pa.Array]
 ) -> pa.Array:
     """An array over buffers that a decoder has filled."""
-    if column.kind == Kind.NULLS:
+    if column.kind == ColumnKind.NULLS:
         return pa.nulls(rows)
-    if column.kind == Kind.MAP:
+    if column.kind == ColumnKind.MAP:
         keys, values = children
         entries = pa.StructArray.from_arrays([keys, values], fields=[column.type.key_field, column.type.item_field])
         children = [entries]

@@ -15,7 +15,7 @@ from spark_kafka_group.schemas.avro_schema import (
     Fixed,
     Map,
     Node,
-    Record,
+    RecordType,
     Union,
     name_of,
     shortened,
@@ -58,7 +58,7 @@ def _encode(schema: AvroSchema, node: Node, value: Any, data: bytearray) -> None
     kind = schema.definition(node)
     if isinstance(kind, Union):
         _encode_branch(schema, kind, value, data)
-    elif isinstance(kind, Record):
+    elif isinstance(kind, RecordType):
         _check(isinstance(value, dict), node, value)
         for field in kind.fields:
             inner = value.get(field.name, field.default)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from spark_kafka_group.executor.values.avro_columns import Column
 from spark_kafka_group.executor.values.avro_defaults import encoded
 from spark_kafka_group.executor.values.avro_instructions import Do, Instruction, Program
-from spark_kafka_group.executor.values.avro_resolution import Resolution, Type, UnresolvableError, kind
+from spark_kafka_group.executor.values.avro_resolution import SchemaResolution, Type, UnresolvableError, kind
 from spark_kafka_group.schemas.avro_schema import (
     NO_DEFAULT,
     Array,
@@ -22,7 +22,7 @@ from spark_kafka_group.schemas.avro_schema import (
     Map,
     Node,
     Primitive,
-    Record,
+    RecordType,
     Union,
     is_null,
 )
@@ -41,7 +41,7 @@ def program(writer: AvroSchema, reader: AvroSchema, columns: tuple[Column, ...])
     UnresolvableError
         When no value of `writer` can be read.
     """
-    return _Maker(Resolution(writer, reader), columns).made()
+    return _Maker(SchemaResolution(writer, reader), columns).made()
 
 
 NUMBERS = {
@@ -76,7 +76,7 @@ SKIPPED = {
 class _Maker:
     """Writes one program."""
 
-    def __init__(self, resolution: Resolution, columns: tuple[Column, ...]) -> None:
+    def __init__(self, resolution: SchemaResolution, columns: tuple[Column, ...]) -> None:
         self._resolution = resolution
         self._writer, self._reader = resolution.writer, resolution.reader
         self._columns = columns
@@ -126,7 +126,7 @@ class _Maker:
             self._union(w, reader, c)
         elif isinstance(r, Union):
             self._into_union(writer, r, c)
-        elif isinstance(w, Record) and isinstance(r, Record):
+        elif isinstance(w, RecordType) and isinstance(r, RecordType):
             self._record(w, r, c)
         elif isinstance(w, Array) and isinstance(r, Array):
             (child,) = self._columns[c].children
@@ -192,7 +192,7 @@ class _Maker:
         if name not in names:
             self._skip(writer)
 
-    def _record(self, writer: Record, reader: Record, c: int) -> None:
+    def _record(self, writer: RecordType, reader: RecordType, c: int) -> None:
         self._step(Do.STRUCT, c)
         names = [field.name for field in self._columns[c].type]
         columns = dict(zip(names, self._columns[c].children, strict=True))
@@ -216,7 +216,7 @@ class _Maker:
         self._constants.append(encoded(self._reader, field))
         self._step(Do.DEFAULT, c, len(self._constants) - 1)
         resolution, writer = self._resolution, self._writer
-        self._resolution, self._writer = Resolution(self._reader, self._reader), self._reader
+        self._resolution, self._writer = SchemaResolution(self._reader, self._reader), self._reader
         self._read(field.schema, field.schema, c)
         self._resolution, self._writer = resolution, writer
         self._step(Do.DEFAULT_END)
@@ -265,7 +265,7 @@ class _Maker:
 
     def _skip(self, writer: Node) -> None:
         w = self._writer.definition(writer)
-        if isinstance(w, Record):
+        if isinstance(w, RecordType):
             self._called.setdefault(w.name, []).append(self._step(Do.CALL))
         elif isinstance(w, Array):
             self._loop(Do.SKIP_LIST, Do.SKIP_NEXT, -1, w.items, lambda: self._skip(w.items))
@@ -292,7 +292,7 @@ class _Maker:
             if name not in done:
                 done[name] = len(self._steps)
                 record = self._writer.named[name]
-                for field in record.fields if isinstance(record, Record) else ():
+                for field in record.fields if isinstance(record, RecordType) else ():
                     self._skip(field.schema)
                 self._step(Do.RETURN)
             for call in calls:
@@ -301,7 +301,7 @@ class _Maker:
     def _has_no_bytes(self, node: Node, inside: frozenset[str] = frozenset()) -> bool:
         """Whether no value of a writer's type has a byte."""
         w = self._writer.definition(node)
-        if isinstance(w, Record):
+        if isinstance(w, RecordType):
             inner = inside | {w.name}
             return w.name not in inside and all(self._has_no_bytes(field.schema, inner) for field in w.fields)
         return w.size == 0 if isinstance(w, Fixed) else kind(w) == "null"

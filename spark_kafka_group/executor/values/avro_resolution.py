@@ -19,7 +19,7 @@ from spark_kafka_group.schemas.avro_schema import (
     Named,
     Node,
     Primitive,
-    Record,
+    RecordType,
     Union,
     name_of,
 )
@@ -38,7 +38,7 @@ class UnresolvableError(ValueError):
     """Raised when no value of a writer's schema can be read with the reader's; the text says why."""
 
 
-class Resolution:
+class SchemaResolution:
     """A pair of schemas, with the reader's aliases applied to the writer's names.
 
     Raises
@@ -58,13 +58,15 @@ class Resolution:
     def _take_aliases(self) -> None:
         for named in self.reader.named.values():
             self._names |= dict.fromkeys(named.aliases, named.name)
-            if isinstance(named, Record):
+            if isinstance(named, RecordType):
                 renamed = {alias: field.name for field in named.fields for alias in field.aliases}
                 self._fields |= dict.fromkeys((named.name, *named.aliases), renamed)
 
     def _check_fields(self) -> None:
         for record in self.writer.named.values():
-            names = [self.field_name(record, field) for field in record.fields] if isinstance(record, Record) else []
+            names = (
+                [self.field_name(record, field) for field in record.fields] if isinstance(record, RecordType) else []
+            )
             for name, count in Counter(names).most_common(1):
                 if count > 1:
                     raise UnresolvableError(
@@ -75,11 +77,11 @@ class Resolution:
         """The full name of a writer's type, as the reader calls it."""
         return self._names.get(writer.name, writer.name)
 
-    def field_name(self, record: Record, field: Field) -> str:
+    def field_name(self, record: RecordType, field: Field) -> str:
         """A writer's field, as the reader calls it."""
         return self._fields.get(self.name(record), {}).get(field.name, field.name)
 
-    def missing(self, writer: Record, reader: Record) -> str | None:
+    def missing(self, writer: RecordType, reader: RecordType) -> str | None:
         """A field of the reader that the writer does not have, and that has no default."""
         written = {self.field_name(writer, field) for field in writer.fields}
         return next((f.name for f in reader.fields if f.name not in written and f.default is NO_DEFAULT), None)
@@ -96,7 +98,7 @@ class Resolution:
         return None if kind(r) in PROMOTIONS.get(kind(w), ()) else _others(w, r)
 
     def _why_named_not(self, w: Type, r: Type) -> str | None:
-        if isinstance(w, Record) and isinstance(r, Record):
+        if isinstance(w, RecordType) and isinstance(r, RecordType):
             missing = self.missing(w, r)
             return missing and f"the writer's record {w.name} has no field {missing}, which has no default"
         if isinstance(w, Fixed | Enum) and isinstance(r, Fixed | Enum):
@@ -114,12 +116,12 @@ class Resolution:
             r = self.reader.definition(node)
             if kind(w) != kind(r):
                 continue
-            if not isinstance(w, Record | Enum | Fixed) or not isinstance(r, Record | Enum | Fixed):
+            if not isinstance(w, RecordType | Enum | Fixed) or not isinstance(r, RecordType | Enum | Fixed):
                 return i
             if self.name(w) == r.name:
                 return i
             nearer = similar is None or last_part(self.name(w)) == last_part(r.name)
-            if nearer and isinstance(w, Record) and isinstance(r, Record) and self._similar(w, r):
+            if nearer and isinstance(w, RecordType) and isinstance(r, RecordType) and self._similar(w, r):
                 similar = i
         if similar is not None:
             return similar
@@ -127,7 +129,7 @@ class Resolution:
         kinds = [kind(self.reader.definition(node)) for node in reader.branches]
         return next((i for i, found in enumerate(kinds) if found in promotions), None)
 
-    def _similar(self, writer: Record, reader: Record) -> bool:
+    def _similar(self, writer: RecordType, reader: RecordType) -> bool:
         if self.missing(writer, reader) is not None:
             return False
         read = {field.name: field for field in reader.fields}
@@ -146,7 +148,7 @@ class Resolution:
         if isinstance(w, Union) and isinstance(r, Union):
             pairs = zip(w.branches, r.branches, strict=False)
             return len(w.branches) == len(r.branches) and all(self.same_union(a, b, seen) for a, b in pairs)
-        if isinstance(w, Record | Enum | Fixed) and isinstance(r, Record | Enum | Fixed):
+        if isinstance(w, RecordType | Enum | Fixed) and isinstance(r, RecordType | Enum | Fixed):
             return last_part(self.name(w)) == last_part(r.name) and self._same_named(w, r, seen)
         return True
 
@@ -155,7 +157,7 @@ class Resolution:
             return w.size == r.size
         if isinstance(w, Enum) and isinstance(r, Enum):
             return w.symbols == r.symbols
-        if not isinstance(w, Record) or not isinstance(r, Record) or len(w.fields) != len(r.fields):
+        if not isinstance(w, RecordType) or not isinstance(r, RecordType) or len(w.fields) != len(r.fields):
             return False
         if (w.name, r.name) in seen:
             return True

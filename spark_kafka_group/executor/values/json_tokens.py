@@ -100,7 +100,7 @@ class _Context:
         self.name: str | None = None
 
 
-class Tokens:
+class JsonTokens:
     """A document's tokens. After an error, ``next`` may be called again: it goes on where Jackson goes on."""
 
     def __init__(self, document: bytes) -> None:

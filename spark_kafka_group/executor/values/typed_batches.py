@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ from spark_kafka_group.options.typed_values import (
 from spark_kafka_group.values.schema import COLUMNS, EVERY
 
 if TYPE_CHECKING:
-    from spark_kafka_group.schemas.registry import Patience
+    from spark_kafka_group.schemas.registry import RegistryPatience
 
 log = logging.getLogger(__name__)
 
@@ -72,13 +72,9 @@ class TypedBatches:
             columns: dict[str, pa.Array] = {}
             malformed: dict[int, tuple[str, Malformed]] = {}
             for column, decoder in self._decoders:
-                values = batch.column(column.name)
-                ids, missing = self._ids(column, batch)
-                columns[column.name], problems = decoder.decode(values, ids)
+                columns[column.name], problems = self._column(column, decoder, batch)
                 for one in problems:
-                    reason = missing.get(one.row)
-                    found = one if reason is None else Malformed(one.row, None, "", reason)
-                    malformed.setdefault(one.row, (column.name, found))
+                    malformed.setdefault(one.row, (column.name, one))
             kept = self._kept(batch, malformed) if malformed else None
             arrays = [
                 columns[name] if name in columns else batch.column(RAW.get(name, name)) for name in self._schema.names
@@ -89,6 +85,23 @@ class TypedBatches:
                 yield made
         if self._nulls:
             log.warning("%d keys or values did not fit their schema and are null", self._nulls)
+
+    def as_objects(self, batch: pa.RecordBatch) -> dict[str, list[Any]]:
+        """The typed columns as Python objects; what does not fit is None."""
+        found = {}
+        for column, decoder in self._decoders:
+            made, problems = self._column(column, decoder, batch)
+            unfit = {one.row for one in problems}
+            found[column.name] = [None if row in unfit else each for row, each in enumerate(made.to_pylist())]
+        return found
+
+    def _column(
+        self, column: TypedColumn, decoder: ValueDecoder, batch: pa.RecordBatch
+    ) -> tuple[pa.Array, list[Malformed]]:
+        ids, missing = self._ids(column, batch)
+        made, problems = decoder.decode(batch.column(column.name), ids)
+        reasons = [(one, missing.get(one.row)) for one in problems]
+        return made, [one if why is None else Malformed(one.row, None, "", why) for one, why in reasons]
 
     def _kept(self, batch: pa.RecordBatch, malformed: dict[int, tuple[str, Malformed]]) -> pa.Array | None:
         """Which rows stay; None if all do."""
@@ -161,12 +174,12 @@ class TypedBatches:
         _warn_of_more(column, key, text)
         return text
 
-    def _patience(self) -> Patience:
-        from spark_kafka_group.schemas.registry import Patience
+    def _patience(self) -> RegistryPatience:
+        from spark_kafka_group.schemas.registry import RegistryPatience
 
         if self._outlives:
-            return Patience(limit_ms=self._options.connection.max_broker_outage_ms)
-        return Patience(limit_ms=self._options.fetching.poll_timeout_ms)
+            return RegistryPatience(limit_ms=self._options.connection.max_broker_outage_ms)
+        return RegistryPatience(limit_ms=self._options.fetching.poll_timeout_ms)
 
 
 def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:

@@ -104,7 +104,6 @@ LONGEST_TEXT = 500  # the most characters of a broker's text that are kept
 LONGEST_VARINT = 5
 UNKNOWN_OFFSET = -1
 
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqq")  # index, error, base offset, log append time
 _OFFSET = struct.Struct(">q")
 
