@@ -39,7 +39,8 @@ STARTING_S = 300
 """How long a process may take for more than its time: to start, and to end its last input."""
 SHORT_S = 30.0
 """So long a process runs at least, where its target has as much time: it takes seconds to start. In less time no target
-runs whose inputs are given, as those of `large` take half a minute."""
+runs whose inputs are given, as those of `large` take half a minute, and none that needs the sanitized build, of
+minutes."""
 
 
 @dataclass
@@ -207,13 +208,15 @@ def main() -> int:
     arguments.add_argument("--only", nargs="*", default=[], help="names of targets; all by default")
     arguments.add_argument("--input", type=Path, help="one input that was found, in place of others")
     given = arguments.parse_args()
-    fuzzer = Fuzzer(given.seed, build())
+    long = given.seconds >= SHORT_S
+    names = given.only or [
+        name for name, target in targets.TARGETS.items() if long or not (target.cases or target.sanitized)
+    ]
+    sanitized = given.input is not None or any(targets.TARGETS[name].sanitized for name in names)
+    fuzzer = Fuzzer(given.seed, build() if sanitized else BUILD)
     if given.input is not None:
         fuzzer.again(given.input.absolute().parent.name, given.input.read_bytes())
     else:
-        names = given.only or [
-            name for name, target in targets.TARGETS.items() if not target.cases or given.seconds >= SHORT_S
-        ]
         at_once = os.cpu_count() or 1
         work = parts({name: targets.TARGETS[name].share for name in names}, given.seconds * at_once)
         print(f"seed {given.seed}: {len(work)} processes, {at_once} at once", flush=True)
