@@ -209,9 +209,7 @@ class RecordProcessor:
             raise OptionError(
                 f"a RecordProcessor needs the source's columns, and this DataFrame lacks {', '.join(missing)}"
             )
-        typed = [
-            name for name in ("key", "value") if df.schema[name].dataType.typeName() not in ("binary", "string", "void")
-        ]
+        typed = [name for name in ("key", "value") if df.schema[name].dataType.typeName() in ("struct", "array", "map")]
         if typed:
             raise OptionError(
                 f"a RecordProcessor gives handlers the bytes of records, and column {typed[0]} is typed: leave "
