@@ -111,6 +111,7 @@ def arguments() -> argparse.Namespace:
 def marks_of(args: argparse.Namespace) -> Path:
     """The folder of this process, in which points are armed."""
     marks: Path = args.directory / "marks" / args.name
+    marks.mkdir(parents=True, exist_ok=True)
     return marks
 
 
