@@ -7,12 +7,54 @@ clone.
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
+from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.errors import OptionError
+
 DEPTH = 3  # folders from an entry of Python's path to a package of twins: spark_kafka_group/executor/decode
+
+
+_warned: set[str] = set()  # compiled twins of which a warning has said that they were not built
+
+
+@dataclass(frozen=True)
+class Twins:
+    """A compiled module and its readable twin, in one package, which do the same.
+
+    `option`: names a twin: ``c``, ``python`` or ``auto``.
+    `refusal`: of ``c``, where the compiled twin was not built.
+    `work`: what is slow without it.
+    """
+
+    package: str
+    compiled: str
+    readable: str
+    option: str
+    refusal: str
+    work: str
+
+    def load(self, name: str) -> Any:
+        """The twin that the option names. Raises OptionError when the compiled twin is asked for by name and was not
+        built."""
+        try:
+            if name != "python":
+                return load(self.package, self.compiled)
+        except ImportError as error:
+            advice = why_not_built(Path(str(sys.modules[self.package].__file__)).parent, self.compiled)
+            if name == "c":
+                raise OptionError(f"{self.refusal} ({error}): {advice}, or set {self.option}=auto") from error
+            if self.compiled not in _warned:
+                _warned.add(self.compiled)
+                said = self.refusal.removeprefix(f"{self.option}=c: ")
+                logging.getLogger(self.package).warning(
+                    "%s (%s), so %s slowly in Python: %s", said, error, self.work, advice
+                )
+        return importlib.import_module(f"{self.package}.{self.readable}")
 
 
 def load(package: str, module: str) -> Any:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor import decode
+from spark_kafka_group.executor import compiled_twin, decode
 
 PACKAGE = "spark_kafka_group.executor.decode"
 
@@ -17,7 +17,7 @@ PACKAGE = "spark_kafka_group.executor.decode"
 def without_compiled_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"{PACKAGE}._decode_c", None)
     monkeypatch.delattr(decode, "_decode_c", raising=False)
-    monkeypatch.setattr(decode, "_warned", False)
+    monkeypatch.setattr(compiled_twin, "_warned", set())
 
 
 def test_a_twin_is_loaded_by_its_name() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor import encode
+from spark_kafka_group.executor import compiled_twin, encode
 
 PACKAGE = "spark_kafka_group.executor.encode"
 
@@ -17,7 +17,7 @@ PACKAGE = "spark_kafka_group.executor.encode"
 def without_compiled_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"{PACKAGE}._encode_c", None)
     monkeypatch.delattr(encode, "_encode_c", raising=False)
-    monkeypatch.setattr(encode, "_warned", False)
+    monkeypatch.setattr(compiled_twin, "_warned", set())
 
 
 def test_a_twin_is_loaded_by_its_name() -> None:

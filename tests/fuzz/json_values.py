@@ -17,7 +17,7 @@ import json_samples
 from columns import plain
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.values.json_decoder import load
+from spark_kafka_group.executor.values.json_decoder import TWINS
 from spark_kafka_group.executor.values.value_contract import ValueDecoder
 from spark_kafka_group.schemas.ddl import schema_of
 
@@ -38,7 +38,7 @@ DDL_WORDS = (
 def decoders(schema: int) -> tuple[ValueDecoder, ValueDecoder]:
     """Both twins of one of the schemas."""
     kind = json_samples.root(Random(schema))
-    made = [load(name).JsonDecoder(kind, None, schema % 8 == 7, ZONES[schema % 3]) for name in ("c", "python")]
+    made = [TWINS.load(name).JsonDecoder(kind, None, schema % 8 == 7, ZONES[schema % 3]) for name in ("c", "python")]
     return made[0], made[1]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from columns import plain
 
-from spark_kafka_group.executor.values.json_decoder import load
+from spark_kafka_group.executor.values.json_decoder import TWINS
 from spark_kafka_group.schemas.ddl import schema_of
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "+05:30")
@@ -30,7 +30,7 @@ def compared(seed: int, documents: int = 40) -> tuple[int, int]:
         found = [value if value is None else rng.choice(FRAMES) + value for value in found]
     values = pa.array(found, pa.binary()).slice(rng.randrange(3))
     zone = rng.choice(ZONES)
-    compiled, exact = (load(name).JsonDecoder(spark, None, framed, zone) for name in ("c", "python"))
+    compiled, exact = (TWINS.load(name).JsonDecoder(spark, None, framed, zone) for name in ("c", "python"))
     column, malformed = compiled.decode(values)
     column.validate(full=True)
     expected, expected_malformed = exact.decode(values)
@@ -89,7 +89,7 @@ SCHEMA = (
 def test_plain_documents_are_not_given_up(zone: str) -> None:
     rng = Random(zone)
     values = pa.array([plain_document(rng) for _ in range(100)], pa.binary())
-    compiled, exact = (load(name).JsonDecoder(schema_of(SCHEMA), None, False, zone) for name in ("c", "python"))
+    compiled, exact = (TWINS.load(name).JsonDecoder(schema_of(SCHEMA), None, False, zone) for name in ("c", "python"))
     column, malformed = compiled.decode(values)
     assert malformed == []
     assert compiled.given_up == 0
@@ -110,7 +110,9 @@ def test_local_times_of_days_on_which_the_offset_changes_are_the_same_and_mostly
     )
     texts = [f"{day} {hour:02}:{minute:02}:30" for day in days for hour in range(24) for minute in (0, 29, 44, 59)]
     values = pa.array([f'{{"t":"{text}"}}'.encode() for text in texts], pa.binary())
-    compiled, exact = (load(name).JsonDecoder(schema_of("t TIMESTAMP"), None, False, zone) for name in ("c", "python"))
+    compiled, exact = (
+        TWINS.load(name).JsonDecoder(schema_of("t TIMESTAMP"), None, False, zone) for name in ("c", "python")
+    )
     assert plain(compiled.decode(values)[0]) == plain(exact.decode(values)[0])
     assert compiled.given_up < len(values) * 0.03
 
@@ -127,7 +129,7 @@ MISFITS = (
 
 def test_a_field_that_does_not_fit_for_certain_is_not_given_up() -> None:
     values = pa.array([text.encode() for text in MISFITS], pa.binary())
-    compiled, exact = (load(name).JsonDecoder(schema_of(SCHEMA), None, False, "UTC") for name in ("c", "python"))
+    compiled, exact = (TWINS.load(name).JsonDecoder(schema_of(SCHEMA), None, False, "UTC") for name in ("c", "python"))
     column, malformed = compiled.decode(values)
     expected, expected_malformed = exact.decode(values)
     assert malformed == expected_malformed

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.values.avro_columns import columns_of
 from spark_kafka_group.executor.values.avro_instructions import Program
@@ -20,39 +17,18 @@ from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
 from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
 from spark_kafka_group.schemas.avro_types import spark_type
 
-log = logging.getLogger(__name__)
-
-HERE = Path(__file__).parent
+TWINS = compiled_twin.Twins(
+    __name__.rpartition(".")[0],
+    "_avro_c",
+    "_avro_py",
+    "decoder",
+    "decoder=c: the compiled Avro decoder was not built",
+    "values are decoded",
+)
 NULL_VALUE, NO_FRAME = -2, -1
 """What frame_id() gives for no value, and for a value that does not begin with an id."""
 NO_ID = "the value does not begin with a zero byte and a schema id"
 NO_HEADER = "the record has no header with a schema id"
-
-_warned = False
-
-
-def load(name: str) -> Any:
-    """The twin that option ``decoder`` names: a module with ``Rows`` and ``prepared``.
-
-    Raises
-    ------
-    OptionError
-        When the compiled twin is asked for by name and was not built.
-    """
-    global _warned
-    try:
-        if name != "python":
-            return compiled_twin.load(__package__, "_avro_c")
-    except ImportError as error:
-        advice = compiled_twin.why_not_built(HERE, "_avro_c")
-        if name == "c":
-            raise OptionError(f"decoder=c: the compiled Avro decoder was not built ({error}): {advice}") from error
-        if not _warned:
-            log.warning("the compiled Avro decoder was not built (%s), so values are decoded slowly: %s", error, advice)
-            _warned = True
-    from spark_kafka_group.executor.values import _avro_py
-
-    return _avro_py
 
 
 class AvroDecoder:
@@ -96,7 +72,7 @@ class AvroDecoder:
         self._columns = columns_of(spark)
         self._framed = framed
         self._writer_of = writer_of
-        self._twin = load(decoder)
+        self._twin = TWINS.load(decoder)
         self._programs: dict[int | str | None, Program] = {}
         self._ready: dict[Any, Any] = {}
         self._refused: dict[int | str | None, str] = {}

@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType
 
-from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.values.value_contract import Malformed, ValueDecoder
 
-log = logging.getLogger(__name__)
-
-HERE = Path(__file__).parent
+TWINS = compiled_twin.Twins(
+    __name__.rpartition(".")[0],
+    "_json_c",
+    "_json_py",
+    "decoder",
+    "decoder=c: the compiled JSON decoder was not built",
+    "values are decoded",
+)
 FRAME_SIZE = 5
 NO_FRAME = "no zero byte and schema id before the text"
 MOST_BYTES = 2**31 - 1
-
-_warned = False
-
-
-def load(name: str) -> Any:
-    """The twin that option ``decoder`` names: a module with ``JsonDecoder``.
-
-    Raises
-    ------
-    OptionError
-        When the compiled twin is asked for by name and was not built.
-    """
-    global _warned
-    try:
-        if name != "python":
-            return compiled_twin.load(__package__, "_json_c")
-    except ImportError as error:
-        advice = compiled_twin.why_not_built(HERE, "_json_c")
-        if name == "c":
-            raise OptionError(f"decoder=c: the compiled JSON decoder was not built ({error}): {advice}") from error
-        if not _warned:
-            log.warning("the compiled JSON decoder was not built (%s), so values are decoded slowly: %s", error, advice)
-            _warned = True
-    from spark_kafka_group.executor.values import _json_py
-
-    return _json_py
 
 
 def json_decoder(
@@ -57,7 +32,7 @@ def json_decoder(
     decoder: str = "auto",
 ) -> ValueDecoder:
     """What ``_json_py.JsonDecoder`` says, by the twin that `decoder` names."""
-    found: ValueDecoder = load(decoder).JsonDecoder(spark_type, wanted, framed, time_zone)
+    found: ValueDecoder = TWINS.load(decoder).JsonDecoder(spark_type, wanted, framed, time_zone)
     return found
 
 
