@@ -10,13 +10,12 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.parsing import RAW
-from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
+from spark_kafka_group.options.reading import FAIL, INTERCEPTOR_METHODS
 from spark_kafka_group.options.schema_registry import SchemaRegistry, as_issuers, contradiction, registrys
 from spark_kafka_group.options.sections import Sections
 from spark_kafka_group.options.security.settings import Security
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.options.typed_values import AVRO, BINARY, CONFLUENT, CONFLUENT_HEADER, JSON, STRING
-from spark_kafka_group.options.typed_values import FAIL as FAIL_AT_VALUES
 from spark_kafka_group.text.foreign_text import listed, shortened
 from spark_kafka_group.values import user_classes
 from spark_kafka_group.values.offsets import LATEST
@@ -139,7 +138,7 @@ def _values_can_be_decoded(options: Sections) -> str | None:
         return f"columns has {raw[0]}, and {RAW[raw[0]]} has the bytes already: take {RAW[raw[0]]}"
     if registry and not {values.value_format, values.key_format} & {AVRO, JSON}:
         return "schema.registry.url needs valueFormat or keyFormat, avro or json"
-    if values.on_malformed_value != FAIL_AT_VALUES and {values.value_format, values.key_format} <= {BINARY, STRING}:
+    if values.on_malformed_value != FAIL and {values.value_format, values.key_format} <= {BINARY, STRING}:
         return f"onMalformedValue ({values.on_malformed_value}) needs valueFormat or keyFormat, avro or json"
     if values.time_zone is not None and JSON not in (values.value_format, values.key_format):
         return "timeZone needs valueFormat or keyFormat, json"

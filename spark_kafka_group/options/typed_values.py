@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_kafka_group.options.option import Section, choice, option, text
+from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 
 BINARY, STRING, JSON, AVRO = "binary", "string", "json", "avro"
 CONFLUENT, CONFLUENT_HEADER, NONE = "confluent", "confluent-header", "none"
-FAIL, NULL, DEAD_LETTER = "fail", "null", "deadLetter"
+NULL = "null"
 FORMATS = choice(BINARY, STRING, JSON, AVRO)
 FRAMINGS = choice(CONFLUENT, CONFLUENT_HEADER, NONE)
 SHOWN_FRAMING = "`confluent` with a registry, else `none`"

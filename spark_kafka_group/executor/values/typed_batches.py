@@ -14,12 +14,11 @@ from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, 
 from spark_kafka_group.executor.values.value_contract import Malformed, ValueDecoder
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.parsing import RAW
+from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 from spark_kafka_group.options.typed_values import (
     AVRO,
     CONFLUENT,
     CONFLUENT_HEADER,
-    DEAD_LETTER,
-    FAIL,
     JSON,
     NULL,
     TypedColumn,
@@ -116,14 +115,12 @@ class TypedBatches:
                 )
             self._nulls += len(malformed)
             return None
-        from spark_kafka_group.executor.values.dead_letters import send
+        from spark_kafka_group.executor.writing.dead_letters import letters, send  # seldom needed
+        from spark_kafka_group.options.sink_options import sink_options
 
-        send(
-            batch,
-            {row: self._error(batch, row, *found) for row, found in malformed.items()},
-            self._options,
-            self._outlives,
-        )
+        errors = {row: self._error(batch, row, *found) for row, found in malformed.items()}
+        rows = letters(batch, errors, self._options)
+        send(rows, sink_options(self._options, self._outlives), str(errors[first]), by="onMalformedValue")
         return pa.array([row not in malformed for row in range(batch.num_rows)])
 
     def _error(
@@ -159,14 +156,15 @@ class TypedBatches:
 
     def _writer(self, column: TypedColumn, key: int | str) -> str:
         """The schema that a value was written with; LookupError where the registry does not have it."""
+        from spark_kafka_group.schemas.registry import AVRO as KIND
         from spark_kafka_group.schemas.registry import registry_for
 
         registry = registry_for(self._options.registry)
         found = registry.schemas([key], self._patience()).get(key)
         if found is None:
             raise LookupError("the schema registry does not have its schema")
-        if found.kind != "AVRO":
-            raise LookupError(f"its schema is of type {found.kind}, not AVRO")
+        if found.kind != KIND:
+            raise LookupError(f"its schema is of type {found.kind}, not {KIND}")
         try:
             text = registry.whole_text(found, self._patience())
         except UnknownSchemaError as error:
@@ -184,11 +182,13 @@ class TypedBatches:
 
 def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:
     """Say once which fields of a writer's schema the column does not have."""
+    if column.wanted is not None:
+        return
     from spark_kafka_group.schemas import avro_schema
 
     writer, reader = avro_schema.parse(text), avro_schema.parse(column.schema)
     more = avro_schema.fields_beyond(writer, reader)
-    if more and column.wanted is None:
+    if more:
         named = ", ".join(more[:MOST_EXTRA]) + (", ..." if len(more) > MOST_EXTRA else "")
         log.warning(
             "schema %s of the %s has fields that the query's schema does not have, and they are left out: %s. A query "

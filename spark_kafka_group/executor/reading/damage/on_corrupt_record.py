@@ -20,23 +20,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
-
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CorruptRecordError, GroupKafkaError
+from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.reading import batch_headers
 from spark_kafka_group.executor.reading.batch_headers import Chunk
 from spark_kafka_group.executor.reading.damage.damage import Damage, Surroundings, WayOn
 from spark_kafka_group.executor.reading.damage.search import Found, LeaderChangedError, Search
 from spark_kafka_group.executor.reading.fetcher import SILENCE, Fetcher
-from spark_kafka_group.executor.writing.sink_columns import OutputRow, arrow_batch, sink_columns
-from spark_kafka_group.executor.writing.write import write
+from spark_kafka_group.executor.writing.dead_letters import letter, send
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 from spark_kafka_group.options.sink_options import sink_options
-from spark_kafka_group.values.error_headers import SOURCE, Failure, Origin, Reader, handed_on
+from spark_kafka_group.values.error_headers import Origin
 from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.values.retry_topics import dead_letter_topic, main_topic
 from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:
@@ -83,19 +79,10 @@ class DeadLetters:
         does not take the record."""
         tp, error = left_out.tp, left_out.error
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
-        context = TaskContext.get()
-        reader = Reader(self._options.group.id or "", SOURCE, 0 if context is None else context.partitionId())
-        headers = handed_on((), "connect", origin, Failure.from_error(error), reader, 1, None)
-        headers.append((NEXT_OFFSET, str(left_out.following).encode()))
-        topic = dead_letter_topic(main_topic(tp.topic, self._options.reading.retry_delays_ms))
-        row = OutputRow(topic, None, left_out.raw, headers, origin_partition=tp.partition)
-        try:
-            write([arrow_batch([row])], self._sink_options, sink_columns())
-        except GroupKafkaError as problem:
-            raise BrokerError(
-                f"{left_out}, which cannot be read ({error.problem}), could not be sent to {topic} "
-                f"(onCorruptRecord=deadLetter): {problem}"
-            ) from problem
+        row = letter(self._options, error, origin, None, left_out.raw)
+        headers = [*row.headers, (NEXT_OFFSET, str(left_out.following).encode())]
+        told = f"{left_out}, which cannot be read ({error.problem})"
+        send([row._replace(headers=headers)], self._sink_options, told, by="onCorruptRecord")
 
 
 ADVICE = "Set onCorruptRecord=skip to go on after it, or deadLetter to keep its bytes in a topic as well"
