@@ -1,7 +1,9 @@
 """Typed columns in real Spark, with schemas of a real registry."""
 
 import json
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from support import Record, name, options, produce, registries, topic_with
@@ -9,6 +11,9 @@ from support.written_values import confluent
 
 from spark_kafka_group import GroupKafkaDataSource, explore, group_batch, read_where
 from spark_kafka_group.errors import GroupKafkaError, OptionError, RegistryError
+from spark_kafka_group.executor.values.typed_batches import TypedBatches
+from spark_kafka_group.options import Options
+from spark_kafka_group.schemas.typed_columns import resolved
 from spark_kafka_group.testing import wait_until
 
 ORDER = {
@@ -100,6 +105,19 @@ def test_a_look_shows_what_values_hold(kafka, apicurio, orders):
     *_, fits, broken = explore.look(avro(kafka, apicurio, orders), orders)
     assert (fits.value.kind, broken.value.text) == ("json", "broken")
     assert json.loads(fits.value.text) == order(2)
+
+
+def test_a_field_that_the_column_lacks_is_warned_of_once_in_a_process_which_runs_many_tasks(kafka, srfake, caplog):
+    topic = topic_with(kafka, [], partitions=1)
+    more = {"name": "more", "type": "int"}
+    (written,) = confluent(srfake, topic, with_fields(*ORDER["fields"][1:], more), [order(1, more=2)])
+    given = options(kafka, topic, valueFormat="avro", valueSchema=json.dumps(ORDER))
+    parsed = Options.parse(given | {"schema.registry.url": srfake.url})
+    parsed = replace(parsed, typed=resolved(parsed))
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([written.value], pa.binary())})
+    for _ in range(3):
+        assert TypedBatches(parsed).as_objects(batch) == {"value": [order(1)]}
+    assert [record.getMessage().count("left out: more") for record in caplog.records] == [1]
 
 
 class TestAMalformedValue:

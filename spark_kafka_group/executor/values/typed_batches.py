@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -180,8 +180,9 @@ class TypedBatches:
         return RegistryPatience(limit_ms=self._options.fetching.poll_timeout_ms)
 
 
+@lru_cache(maxsize=1024)
 def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:
-    """Say once which fields of a writer's schema the column does not have."""
+    """Say which fields of a writer's schema the column does not have: once in a process, which runs many tasks."""
     if column.wanted is not None:
         return
     from spark_kafka_group.schemas import avro_schema
