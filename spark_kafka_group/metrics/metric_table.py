@@ -12,10 +12,7 @@ GAUGE, COUNTER = "gauge", "counter"
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a query, or of each of its partitions.
-
-    `unit`, `doc`: for people.
-    """
+    """One number of a query, or of each of its partitions. `unit`, `doc`: for people."""
 
     name: str  # Kafka's name, if Kafka has the number
     kind: str  # whether it goes up and down, or only up while the query runs
@@ -123,11 +120,3 @@ PARTITION_METRICS = (
     Metric("log-end-offset", GAUGE, "offset", "latestOffset", "End of the log at the last trigger."),
 )  # fmt: skip
 """The numbers of each of its partitions."""
-
-
-def markdown_table() -> str:
-    """The table of metrics in docs/metrics.md."""
-    lines = ["| metric | unit | in the progress | meaning |", "|---|---|---|---|"]
-    for metric, suffix in [*((m, "") for m in METRICS), *((m, ", per partition") for m in PARTITION_METRICS)]:
-        lines.append(f"| `{metric.name}` | {metric.unit}{suffix} | `{metric.key}` | {metric.doc} |")
-    return "\n".join(lines)

@@ -48,11 +48,8 @@ OF_A_MEMBER = (
 
 
 class Reaction(Enum):
-    """The reaction to an error; its value is the documentation's text.
-
-    A partition whose position is taken again starts where checkpoint, group and options say, as after a restart; one
-    whose position is kept goes on after the last micro-batch.
-    """
+    """The reaction to an error; its value is the documentation's text. A position taken again starts as after a
+    restart, by checkpoint, group and options; one that is kept goes on after the last micro-batch."""
 
     RETRY = "send the same request again"
     FIND_COORDINATOR = "look up the coordinator, then send the request again; membership and generation stay"
@@ -204,10 +201,8 @@ def name_of(kind: Any) -> str:
 
 
 def reaction_to(error: BaseException | type[BaseException] | None, request: Request | None = None) -> Reaction:
-    """The reaction to an error of kafka-python's, of a broker's answer or of none.
-
-    `request`: the request that it answers; None for any request without a table.
-    """
+    """The reaction to an error of kafka-python's, of a broker's answer or of none. `request`: the request that it
+    answers; None for any request without a table."""
     kind = error if isinstance(error, type) else type(error)
     if request is not None:
         listed = OTHERS[request].get(name_of(kind)) if request in OTHERS else _of_a_member(kind, request)
@@ -383,11 +378,8 @@ class Facts:
 
 
 def advice(error: str, request: Request | None, facts: Facts, topics: Collection[str] = ()) -> str | None:
-    """Advice about an error by Kafka's name; None where there is none.
-
-    `request`: the request that it answers; None for one that is not about groups, for example Metadata.
-    `topics`: the topics the error is about.
-    """
+    """Advice about an error by Kafka's name; None where there is none. `request`: the request that it answers; None for
+    one that is not about groups, for example Metadata. `topics`: the topics the error is about."""
     if error == "UNSUPPORTED_VERSION" and request is not None:
         return without(request.value)
     of_request = _OF_REQUEST.get(request, {}) if request is not None else {}
@@ -413,26 +405,3 @@ def _operation(error: str, request: Request | None) -> str:
             return OPERATIONS[Request.END_TRANSACTION]
         case _:
             return DESCRIBE if request is None else OPERATIONS[request]
-
-
-def as_markdown() -> str:
-    """The table of a member's requests, with a legend, for the documentation."""
-    there = {reaction for reactions in REACTIONS.values() for reaction in reactions.values()}
-    words = {reaction: reaction.name.lower().replace("_", " ") for reaction in Reaction if reaction in there}
-    words[Reaction.NOT_SENT] = ""
-    lines = [
-        "| error | " + " | ".join(request.value for request in OF_A_MEMBER) + " |",
-        "|---" * (1 + len(OF_A_MEMBER)) + "|",
-        *(
-            f"| `{error}` | " + " | ".join(words[reactions[request]] for request in OF_A_MEMBER) + " |"
-            for error, reactions in REACTIONS.items()
-        ),
-        "",
-        *(f"- **{word}**: {reaction.value}" for reaction, word in words.items() if word),
-        "",
-        "A SyncGroup is never sent twice: after a SyncGroup, *again* starts with JoinGroup.",
-        "The query retries for at most `kafka.default.api.timeout.ms`. It tries to join for that time, or for",
-        "`kafka.max.poll.interval.ms` if that is longer.",
-        "When the broker has accepted a join, the query waits for the other members as long as they take.",
-    ]
-    return "\n".join(lines) + "\n"

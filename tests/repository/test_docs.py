@@ -17,6 +17,7 @@ from spark_kafka_group.options.producing import SINK_DECLARED
 from spark_kafka_group.options.unsupported import UNSUPPORTED, UNSUPPORTED_IN_SINKS
 from spark_kafka_group.spark.installation import BELOW, LOWEST
 from spark_kafka_group.testing.download import VERSION
+from spark_kafka_group.wire.reactions import REACTIONS, Reaction
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -207,6 +208,18 @@ class TestTables:
     def test_every_table_is_in_one_page(self):
         found = [name for file in PAGES for _, name, _ in tables.TABLE.findall(file.read_text())]
         assert sorted(found) == sorted(tables.tables())
+
+    def test_the_table_of_reactions_has_a_row_an_error_and_a_legend_of_all_reactions(self):
+        lines = tables.reactions_table().splitlines()
+        assert (
+            lines[0] == "| error | FindCoordinator | JoinGroup | SyncGroup | Heartbeat | OffsetCommit | OffsetFetch |"
+        )
+        rows = [line for line in lines if line.startswith("| `")]
+        assert len(rows) == len(REACTIONS)
+        assert all(line.count("|") == 8 for line in rows)
+        assert "| `UNKNOWN_MEMBER_ID` |  | join as new | join as new | join as new | join as new |  |" in rows
+        used = {reaction for reactions in REACTIONS.values() for reaction in reactions.values()}
+        assert sum(line.startswith("- **") for line in lines) == len(used - {Reaction.NOT_SENT}) == 7
 
     def test_a_table_that_has_changed_is_written_again(self):
         page = "a\n<!-- begin metrics; `make docs` writes this -->\n| of before |\n<!-- end -->\nb\n"

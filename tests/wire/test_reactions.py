@@ -15,7 +15,6 @@ from spark_kafka_group.wire.reactions import (
     Reaction,
     Request,
     advice,
-    as_markdown,
     name_of,
     reaction_to,
 )
@@ -104,14 +103,3 @@ def test_reading_offsets_needs_less_than_committing_them():
 
 def test_an_error_without_advice_has_none():
     assert advice("KAFKA_STORAGE_ERROR", None, Facts()) is None
-
-
-def test_the_documentations_table_has_a_row_an_error_and_a_legend_of_all_reactions():
-    lines = as_markdown().splitlines()
-    assert lines[0] == "| error | FindCoordinator | JoinGroup | SyncGroup | Heartbeat | OffsetCommit | OffsetFetch |"
-    rows = [line for line in lines if line.startswith("| `")]
-    assert len(rows) == len(REACTIONS)
-    assert all(line.count("|") == 8 for line in rows)
-    assert "| `UNKNOWN_MEMBER_ID` |  | join as new | join as new | join as new | join as new |  |" in rows
-    used = {reaction for reactions in REACTIONS.values() for reaction in reactions.values()}
-    assert sum(line.startswith("- **") for line in lines) == len(used - {Reaction.NOT_SENT}) == 7
