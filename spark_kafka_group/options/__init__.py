@@ -27,25 +27,14 @@ __all__ = ["LONGEST_TEXT", "OPTION_NAMES", "ClientOptions", "Connection", "Fetch
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Options(Sections):
-    """The options of one query, checked. Built by :meth:`parse`.
+    """The options of one query, checked. Built by :meth:`parse`."""
 
-    Attributes
-    ----------
-    typed
-        How keys and values are decoded, once their schemas are known.
-    """
-
-    typed: tuple[TypedColumn, ...] = ()
+    typed: tuple[TypedColumn, ...] = ()  # how keys and values are decoded, once their schemas are known
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Options:
-        """Check `raw`, as given to ``option()``, and turn it into typed values.
-
-        Raises
-        ------
-        OptionError
-            On the first option that is unknown, refused, malformed, missing, or contradicts another one.
-        """
+        """Check `raw`, as given to ``option()``, and turn it into typed values. Raises OptionError on the first option
+        that is unknown, refused, malformed, missing, or contradicts another one."""
         from spark_kafka_group.options import checks
 
         given = parsed_each(raw)
@@ -65,12 +54,7 @@ class Options(Sections):
 
 def parsed_each(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The values of single options, by section and field: no check between options, no import of the user's classes.
-
-    Raises
-    ------
-    OptionError
-        On the first option that is unknown, refused or malformed.
-    """
+    Raises OptionError on the first option that is unknown, refused or malformed."""
     return values(raw, DECLARED, SECTIONS, lambda name: why_unknown(name, DECLARED, _why_refused, "docs/options.md"))
 
 

@@ -21,40 +21,22 @@ class AtTime:
         return f"timestamp {self.ms}"
 
 
-Position = int | AtTime
-"""An offset, EARLIEST, LATEST, or a time."""
+Position = int | AtTime  # an offset, EARLIEST, LATEST, or a time
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A start, or an end, of each partition.
+    """A start, or an end, of each partition."""
 
-    Attributes
-    ----------
-    option
-        Name of the option that says so.
-    group
-        Whether the group's committed offsets say it: ``startingOffsets=group``.
-    every
-        The one position of all partitions; or
-    named
-        the positions of some partitions, and of all of a topic where the partition is None.
-    """
-
-    option: str
-    group: bool = False
-    every: Position | None = None
+    option: str  # name of the option that says so
+    group: bool = False  # whether the group's committed offsets say it: ``startingOffsets=group``
+    every: Position | None = None  # the one position of all partitions; or
+    # The positions of some partitions, and of all of a topic where the partition is None
     named: frozenset[tuple[str, int | None, Position]] = frozenset()
 
     def positions_of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The positions of `tps`.
-
-        Raises
-        ------
-        OptionError
-            When partitions are named, but not all of these.
-        """
+        """The positions of `tps`. Raises OptionError when partitions are named, but not all of these."""
         positions = {tp: self.get(tp) for tp in tps}
         missing = [tp for tp, position in positions.items() if position is None]
         if missing:
@@ -75,12 +57,7 @@ class Bound:
         return {(topic, partition): position for topic, partition, position in self.named}
 
     def check(self, existing: Collection[TopicPartition]) -> None:
-        """Refuse to start where partitions are named and these are not exactly those that exist, as Spark does.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse, as Spark does, to start where the partitions named are not those that exist. Raises OptionError."""
         if self.group or self.every is not None:
             return
         self.positions_of(existing)
@@ -113,10 +90,8 @@ REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
 
 
 def fix_ranges(options: Mapping[str, str], ranges: Collection[OffsetRange]) -> dict[str, str]:
-    """`options` changed so that they read `ranges`, of which there must be one, and nothing else.
-
-    Other partitions of the same topics, and the group's offsets, then have no effect.
-    """
+    """`options` changed so that they read `ranges`, of which there must be one, and nothing else. Other partitions of
+    the same topics, and the group's offsets, then have no effect."""
     partitions: dict[str, list[int]] = {}
     for r in ranges:
         partitions.setdefault(r.tp.topic, []).append(r.tp.partition)

@@ -213,12 +213,7 @@ CROSS_CHECKS: tuple[Callable[[Sections], str | None], ...] = (
 
 
 def check(options: Sections) -> None:
-    """See whether options make sense together. Reads the files that security settings name.
-
-    Raises
-    ------
-    OptionError
-    """
+    """See whether options make sense together. Reads the files that security settings name. Raises OptionError."""
     for cross_check in CROSS_CHECKS:
         problem = cross_check(options)
         if problem:
@@ -241,12 +236,7 @@ reads."""
 
 
 def check_for_batch(options: Sections) -> None:
-    """Refuse options of streams, and starts that a batch read cannot have.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Refuse options of streams, and starts that a batch read cannot have. Raises OptionError."""
     starting = options.reading.starting
     if starting is not None and starting.group and options.group.id is None:
         raise OptionError("startingOffsets=group needs kafka.group.id")
@@ -266,13 +256,7 @@ def check_for_batch(options: Sections) -> None:
 
 
 def check_security(security: Security) -> None:
-    """See whether the settings make sense together. Reads the files they name.
-
-    Raises
-    ------
-    OptionError
-        Without the value of any secret.
-    """
+    """See whether settings, and the files they name, make sense together. Raises OptionError without any secret."""
     protocol = security.security_protocol
     if not security.sasl and (useless := security.given_with("sasl.")):
         raise OptionError(
@@ -324,13 +308,7 @@ def _store_problem(security: Security) -> str | None:
 
 
 def check_registry(registry: SchemaRegistry) -> None:
-    """See whether the options of a schema registry make sense together. Reads the files they name.
-
-    Raises
-    ------
-    OptionError
-        Without the value of any secret.
-    """
+    """See whether a registry's options, and the files they name, make sense together. Raises OptionError."""
     problem = contradiction(registry)
     if problem is not None:
         raise OptionError(problem)

@@ -193,11 +193,8 @@ class Connection(Section):
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """Whole sections, so that an option that is added to one of them is wherever the section is.
-
-    The driver's clients, those of executors, of the listener and of the tools take this and no more; reads of other
-    topics, offsets or groups are equal in it.
-    """
+    """Whole sections, which all that the driver's clients, executors, the listener and the tools take, so that a new
+    option is wherever its section is; reads of other topics, offsets or groups are equal in it."""
 
     connection: Connection
     security: Security

@@ -11,14 +11,10 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.security.option_values import is_key
 from spark_kafka_group.text.foreign_text import shortened
 
-LONGEST_NAME = 200
-"""The longest name that is compared with known names."""
-ALIKE = 0.8
-"""From this likeness on, of at most 1, a name is a known one, misspelt."""
-NEAR = 0.65
-"""From this likeness on, of at most 1, an error names a known name."""
-LONGEST_TEXT = 4 * 1024 * 1024
-"""The most characters of an option."""
+LONGEST_NAME = 200  # the longest name that is compared with known names
+ALIKE = 0.8  # from this likeness on, of at most 1, a name is a known one, misspelt
+NEAR = 0.65  # from this likeness on, of at most 1, an error names a known name
+LONGEST_TEXT = 4 * 1024 * 1024  # the most characters of an option
 
 Declared = Mapping[str, tuple[str, dataclasses.Field[Any]]]
 """Section and field of each option, by its name in lower case."""
@@ -28,17 +24,8 @@ def values(
     raw: Mapping[str, Any], declared: Declared, sections: Iterable[str], unknown: Callable[[str], str]
 ) -> dict[str, dict[str, Any]]:
     """The values of single options, by section and field: no check between options, no import of the user's classes.
-
-    Parameters
-    ----------
-    unknown
-        The error's text about a name that `declared` does not have.
-
-    Raises
-    ------
-    OptionError
-        On the first option that is unknown, refused or malformed.
-    """
+    `unknown`: the error's text about a name that `declared` does not have. Raises OptionError on the first option that
+    is unknown, refused or malformed."""
     given: dict[str, dict[str, Any]] = {section: {} for section in sections}
     for name, value in raw.items():
         if name.lower() not in declared:
@@ -49,12 +36,7 @@ def values(
 
 
 def check_required(given: Mapping[str, Mapping[str, Any]], declared: Declared) -> None:
-    """See whether each required option was given.
-
-    Raises
-    ------
-    OptionError
-    """
+    """See whether each required option was given. Raises OptionError."""
     for section, field in declared.values():
         if field.metadata["required"] and field.name not in given[section]:
             raise OptionError(f"option {field.metadata['name']} is missing: {field.metadata['doc']}")
@@ -85,15 +67,8 @@ def _text(option: str, value: object) -> str:
 
 
 def why_unknown(name: str, declared: Declared, why_refused: Callable[[str], str | None], page: str) -> str:
-    """The error's text about an option that is none of `declared`.
-
-    Parameters
-    ----------
-    why_refused
-        Why an option is refused; None if nothing is known of it.
-    page
-        The page that has all options.
-    """
+    """The error's text about an option that is none of `declared`. `why_refused`: why an option is refused; None if
+    nothing is known of it. `page`: the page that has all options."""
     # A value that was written into the name is not shown, as it may be secret.
     name = re.split("[=:\"'\n]|-----BEGIN", name, maxsplit=1)[0] or "without a name"
     if len(name) > LONGEST_NAME:

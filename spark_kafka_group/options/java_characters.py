@@ -53,18 +53,12 @@ _OF_CASE = {
 
 
 class Characters:
-    r"""Reads a pattern, character by character; what stands between ``\Q`` and ``\E`` comes escaped.
-
-    Attributes
-    ----------
-    flags
-        Letters of the flags that are set here.
-    """
+    r"""Reads a pattern, character by character; what stands between ``\Q`` and ``\E`` comes escaped."""
 
     def __init__(self, pattern: str) -> None:
         self._characters = list(_unquoted(pattern))
         self._next = 0
-        self.flags: frozenset[str] = frozenset()
+        self.flags: frozenset[str] = frozenset()  # letters of the flags that are set here
 
     def peek(self, ahead: int = 0) -> str:
         """The next character, or that behind it; empty at the end."""

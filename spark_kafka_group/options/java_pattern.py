@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 from spark_kafka_group.options.java_characters import NAME, NOTHING, Characters
 
-LONGEST_NAME = 249
-"""The most characters of a topic's name."""
+LONGEST_NAME = 249  # the most characters of a topic's name
 MOST_REPEATS = 0x7FFFFFFF
 LONGEST_LOOKBEHIND, LONGEST_LOOKBEHINDS = 20_000, 100_000
 """The most characters of what Python is to compile for a lookbehind, and for all of a pattern: it takes seconds for
@@ -25,42 +24,25 @@ _FLAGS = frozenset("imsduU")
 _QUANTIFIERS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _AT = {"A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B"}
 
-Lengths = Mapping[int, str]
-"""What finds text of each length; Python's lookbehind takes one length alone."""
+Lengths = Mapping[int, str]  # what finds text of each length; Python's lookbehind takes one length alone
 _EMPTY: Lengths | None = {0: ""}
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a pattern.
+    """A part of a pattern."""
 
-    Attributes
-    ----------
-    text
-        The part in Python's dialect. Where a group begins it has the group's number between NULs.
-    lengths
-        The same by the lengths of what it finds; None where there is no telling.
-    is_deterministic
-        Whether Java sees one way to find it. Of a group that it repeats and sees several, it does not tell a length.
-    groups
-        Numbers of its groups.
-    """
-
-    text: str
-    lengths: Lengths | None
+    text: str  # the part in Python's dialect. Where a group begins it has the group's number between NULs.
+    lengths: Lengths | None  # the same by the lengths of what it finds; None where there is no telling
+    # Whether Java sees one way to find it. Of a group that it repeats and sees several, it does not tell a length.
     is_deterministic: bool = True
-    groups: frozenset[int] = frozenset()
+    groups: frozenset[int] = frozenset()  # numbers of its groups
 
 
 @functools.lru_cache(maxsize=64)
 def in_python(pattern: str) -> re.Pattern[str]:
-    """A pattern of Java as one of Python, whose ``search`` finds the names of topics that Java's ``find`` does.
-
-    Raises
-    ------
-    ValueError
-        Java does not take it, or it has something that Python cannot say.
-    """
+    """A pattern of Java as one of Python, whose ``search`` finds the names of topics that Java's ``find`` does. Raises
+    ValueError where Java does not take it, or Python cannot say it."""
     try:
         return re.compile(_Parser(pattern).whole(), re.ASCII | re.DOTALL)
     except RecursionError:

@@ -26,20 +26,12 @@ def option(
 ) -> Any:
     """One option as a field of a section.
 
-    Parameters
-    ----------
-    name
-        As users write it; taken in any case.
-    parse
-        From its text to its value; the text of its ValueError follows the option's name and value.
-    doc
-        Its meaning in docs/options.md.
-    shown
-        The default as docs/options.md prints it, if not as it is.
-    passed_on
-        Whether kafka-python's connections have it, under the field's name, and get it as it is.
-    secret
-        Whether its value is in no error.
+    `name`: as users write it; taken in any case.
+    `parse`: from its text to its value; the text of its ValueError follows the option's name and value.
+    `doc`: its meaning in docs/options.md.
+    `shown`: the default as docs/options.md prints it, if not as it is.
+    `passed_on`: whether kafka-python's connections have it, under the field's name, and get it as it is.
+    `secret`: whether its value is in no error.
     """
     metadata = {
         "name": name, "parse": parse, "doc": doc, "required": required, "shown": shown, "passed_on": passed_on,

@@ -23,8 +23,7 @@ FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 HIGHEST_PORT = 65_535
 LONGEST_NAME = 32_000
 """The most bytes of a name. Kafka's protocol has 15 bits for its length, and this source adds something to names."""
-LONGEST_PATTERN = 100_000
-"""Longer ones take Python seconds to compile."""
+LONGEST_PATTERN = 100_000  # longer ones take Python seconds to compile
 
 
 def name(raw: str) -> str:
@@ -178,13 +177,8 @@ def instance_id(raw: str) -> str:
 
 
 def offsets(option: str, *words: str, refused: Mapping[int, str] = MappingProxyType({})) -> Callable[[str], Bound]:
-    """One of some words, or JSON of an offset per partition, or a word per topic.
-
-    Parameters
-    ----------
-    refused
-        Offsets that are refused, with the reason.
-    """
+    """One of some words, or JSON of an offset per partition, or a word per topic. `refused`: offsets that are refused,
+    with the reason."""
     expected = f'must be {", ".join(words)} or JSON like {{"topicA": {{"0": 23, "1": -2}}, "topicB": "latest"}}'
 
     def position(place: str, value: object) -> Position:

@@ -13,10 +13,8 @@ from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting
 from spark_kafka_group.values.offsets import INT64_MAX
 
-MOST_IN_FLIGHT = 5
-"""The most record batches of a partition that brokers recognise when they are sent again."""
-SYSTEMS_LEVEL = -1
-"""A level of gzip that leaves the choice to zlib."""
+MOST_IN_FLIGHT = 5  # the most record batches of a partition that brokers recognise when they are sent again
+SYSTEMS_LEVEL = -1  # a level of gzip that leaves the choice to zlib
 
 
 def acks(raw: str) -> str:

@@ -16,26 +16,16 @@ from spark_kafka_group.values.retry_topics import dead_letter_topic, delay_of, m
 
 @dataclass(frozen=True)
 class Subscription:
-    """One of three kinds of subscription; the first two take part in group management.
+    """One of three kinds of subscription; the first two take part in group management."""
 
-    Attributes
-    ----------
-    topics
-        Topics by name (`subscribe`).
-    pattern
-        A regular expression of Java to find in topics' names (`subscribePattern`). Internal topics never match, nor
-        does that of the sink's decisions: with an exactly-once sink each micro-batch would write a record for the next
-        one.
-    partitions
-        Partitions by name (`assign`): without membership, so no other member gets or takes them.
-    delays_ms
-        Delays of retry topics (`retryTopics`) that are read too: those of `topics` are among these, and those of topics
-        that the pattern finds need not be found by it. Dead-letter topics of its matches are not read then.
-    """
-
-    topics: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()  # topics by name (`subscribe`)
+    # A regular expression of Java to find in topics' names (`subscribePattern`). Internal topics never match, nor does
+    # that of the sink's decisions: with an exactly-once sink each micro-batch would write a record for the next one.
     pattern: str | None = None
+    # Partitions by name (`assign`): without membership, so no other member gets or takes them
     partitions: frozenset[TopicPartition] = frozenset()
+    # Delays of retry topics (`retryTopics`) that are read too: those of `topics` are among these, and those of topics
+    # that the pattern finds need not be found by it. Dead-letter topics of its matches are not read then.
     delays_ms: tuple[int, ...] = ()
 
     @property

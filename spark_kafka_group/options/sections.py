@@ -29,7 +29,6 @@ class Sections(ClientOptions):
         return ClientOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ClientOptions)})
 
     def value(self, name: str) -> Any:
-        """The value of the option with this name."""
         section, field = DECLARED[name.lower()]
         return getattr(getattr(self, section), field.name)
 
@@ -54,7 +53,5 @@ def _declared() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
     return {field.metadata["name"].lower(): (name, field) for name, field in fields}
 
 
-DECLARED = _declared()
-"""Section and field of each option, by its name in lower case; those that are required first."""
-OPTION_NAMES = frozenset(DECLARED)
-"""Names of all options, in lower case."""
+DECLARED = _declared()  # section and field of each option, by its name in lower case; those that are required first
+OPTION_NAMES = frozenset(DECLARED)  # names of all options, in lower case

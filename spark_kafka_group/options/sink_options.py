@@ -47,13 +47,8 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> SinkOptions:
-        """Check `raw`, as given to ``option()``, and turn it into typed values. Spark's own keys are left out.
-
-        Raises
-        ------
-        OptionError
-            On the first option that is unknown, refused, malformed, missing, or contradicts another one.
-        """
+        """Check `raw`, as given to ``option()``, and turn it into typed values. Spark's own keys are left out. Raises
+        OptionError on the first option that is unknown, refused, malformed, missing, or contradicts another one."""
         from spark_kafka_group.options.checks import check_security
 
         of_ours = {name: value for name, value in raw.items() if name.lower() not in SPARKS_OWN}
@@ -202,8 +197,7 @@ CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (
 )
 
 
-LARGEST_REQUEST = 100 * 1024 * 1024
-"""Brokers take no larger one (socket.request.max.bytes)."""
+LARGEST_REQUEST = 100 * 1024 * 1024  # brokers take no larger one (socket.request.max.bytes)
 WITHOUT_END_MS = 2**31 - 1
 OF_BOTH = {name for name in DECLARED if name in SINK_DECLARED and SINK_DECLARED[name][0] in ("connection", "security")}
 """Options that mean the same to source and sink."""
@@ -211,13 +205,8 @@ OF_BOTH |= {"kafka.transactional.id"}
 
 
 def sink_options(options: ClientOptions, outlives: bool) -> SinkOptions:
-    """For a task that writes by itself, at least once.
-
-    Parameters
-    ----------
-    outlives
-        Whether brokers that are away are waited for, up to maxBrokerOutage if that is set.
-    """
+    """For a task that writes by itself, at least once. `outlives`: whether brokers that are away are waited for, up to
+    maxBrokerOutage if that is set."""
     producing = Producing(**_differing(options.connection, outlives))
     return SinkOptions(Writing(), producing, Transacting(), options.connection, options.security)
 
@@ -225,17 +214,8 @@ def sink_options(options: ClientOptions, outlives: bool) -> SinkOptions:
 def raw_sink_options(
     raw: Mapping[str, Any], connection: Connection, given: Mapping[str, Any], outlives: bool
 ) -> dict[str, Any]:
-    """For Spark's writer.
-
-    Parameters
-    ----------
-    raw
-        The source's: those that the sink has, too, are taken over.
-    connection
-        Of the source.
-    given
-        Those that the sink alone has.
-    """
+    """For Spark's writer. `raw`: the source's: those that the sink has, too, are taken over. `connection`: of the
+    source. `given`: those that the sink alone has."""
     differing = _differing(connection, outlives)
     names = {field.name: field.metadata["name"] for section, field in SINK_DECLARED.values() if section == "producing"}
     shared = {name: value for name, value in raw.items() if name.lower() in OF_BOTH}
@@ -245,10 +225,7 @@ def raw_sink_options(
 
 
 def _differing(connection: Connection, outlives: bool) -> dict[str, Any]:
-    """Settings whose defaults are others than the sink's.
-
-    A record that its producer compressed may be over the topics' limit without.
-    """
+    """Settings whose defaults differ: a record that its producer compressed may be over the topics' limit without."""
     differing: dict[str, Any] = {"compression_type": "gzip", "max_request_size": LARGEST_REQUEST}
     if outlives:
         least_ms = connection.request_timeout_ms + Producing().linger_ms

@@ -11,8 +11,7 @@ from spark_kafka_group.options.option import Section, integer, option
 DECISION_TOPIC = "__groupkafka_decisions"
 SHORTEST_MS = 60_000
 """Of the driver's own transactions, as by default of Kafka's producer: a pause of the driver must not end them."""
-LONGEST_MARK_MS = 1_000
-"""By how much they may be shorter, at most, than they are asked to be open."""
+LONGEST_MARK_MS = 1_000  # by how much they may be shorter, at most, than they are asked to be open
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,19 +40,12 @@ class Transacting(Section):
 
 @dataclass(frozen=True)
 class TransactionOptions:
-    """What exactly-once takes of a write's options.
-
-    Attributes
-    ----------
-    limit_ms
-        How long requests about transactions are repeated: kafka.delivery.timeout.ms.
-    checkpoint
-        Of the query, as the user gave it to Spark; None where that was in another way than by the write's options.
-    """
+    """What exactly-once takes of a write's options."""
 
     client: ClientOptions
     transacting: Transacting
-    limit_ms: int = 120_000
+    limit_ms: int = 120_000  # how long requests about transactions are repeated: kafka.delivery.timeout.ms
+    # Of the query, as the user gave it to Spark; None where that was in another way than by the write's options
     checkpoint: str | None = None
 
     @property

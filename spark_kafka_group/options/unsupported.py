@@ -157,8 +157,7 @@ OF_CLIENTS = {
     "kafka.sasl.kerberos.ticket.renew.window.factor": _OF_LIBKRB5,
 }
 """Settings that neither a source nor a sink has: by their names in lower case, and the reason, which has the advice."""
-UNSUPPORTED = {**_OF_CONSUMERS, **OF_CLIENTS}
-"""Settings that a source does not have."""
+UNSUPPORTED = {**_OF_CONSUMERS, **OF_CLIENTS}  # settings that a source does not have
 
 INTERNAL = "kafka.internal."
 

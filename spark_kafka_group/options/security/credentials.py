@@ -23,13 +23,7 @@ VARIABLE = "SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS"
 
 
 def check(url: str) -> None:
-    """Refuse a URL that is not https, unless the environment of this process allows it.
-
-    Raises
-    ------
-    OptionError
-        Without the URL, which may have a secret in it.
-    """
+    """Refuse a URL, unnamed, that is not https, unless this process's environment allows it. Raises OptionError."""
     scheme = urlsplit(url).scheme
     if scheme == "https" or url in {allowed.strip() for allowed in os.environ.get(VARIABLE, "").split(",")}:
         return
@@ -127,13 +121,8 @@ Credentials = UserPassword | AwsCredentials | Kerberos | ClientCredentials | Tok
 
 
 def credentials(security: Security) -> Credentials:
-    """The credentials to authenticate with.
-
-    Raises
-    ------
-    OptionError
-        Before any network call, when something is missing, contradicts, or would have no effect. Never with a secret.
-    """
+    """The credentials to authenticate with. Raises OptionError before any network call, when something is missing,
+    contradicts, or would have no effect. Never with a secret."""
     if security.sasl_mechanism is None:
         raise OptionError(
             f"kafka.sasl.mechanism is missing, which {security.security_protocol} needs: one of "

@@ -62,13 +62,7 @@ class LoginModule:
 
 
 def login_module(raw: str) -> LoginModule:
-    """Read a configuration that has one login module.
-
-    Raises
-    ------
-    ValueError
-        Whose text follows the option's name.
-    """
+    """Read a configuration that has one login module. Raises ValueError, whose text follows the option's name."""
     tokens = _Tokens(raw)
     name = tokens.word("the class of a login module")
     if tokens.word("a control flag such as required").lower() not in CONTROL_FLAGS:

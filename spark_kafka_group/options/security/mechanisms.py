@@ -10,22 +10,14 @@ LOGIN_MODULES = "org.apache.kafka.common.security"
 class Mechanism:
     """The interface of a mechanism.
 
-    Attributes
-    ----------
-    name
-        As ``kafka.sasl.mechanism`` and the protocol have it.
-    login_module
-        Its class in ``kafka.sasl.jaas.config``.
-    takes_password
-        Whether it authenticates a user by a password; else by a token.
-    takes_delegation_tokens
-        Whether the user may be a delegation token of Kafka's (KIP-48), and the password its HMAC.
-    needs_tls
-        Whether it is refused without encryption.
-    looks_first
-        Whether the broker's first message is looked at before anything is answered.
-    seen
-        What an eavesdropper gets without encryption, for a warning.
+    `name`: as ``kafka.sasl.mechanism`` and the protocol have it.
+    `login_module`: its class in ``kafka.sasl.jaas.config``.
+    `takes_password`: whether it authenticates a user by a password; else by a token.
+    `takes_delegation_tokens`: whether the user may be a delegation token of Kafka's (KIP-48), and the password its
+        HMAC.
+    `needs_tls`: whether it is refused without encryption.
+    `looks_first`: whether the broker's first message is looked at before anything is answered.
+    `seen`: what an eavesdropper gets without encryption, for a warning.
     """
 
     name: str

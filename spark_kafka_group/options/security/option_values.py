@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
-LONGEST_NAME, LONGEST_PATH = 255, 4096
-"""The most bytes of a file's name, and of its path."""
+LONGEST_NAME, LONGEST_PATH = 255, 4096  # the most bytes of a file's name, and of its path
 BASE64_OF_KEY = r"MI[A-Za-z0-9+/\s]{80,}=*"
 """Keys and certificates are sequences of ASN.1 that are longer than 127 bytes."""
 

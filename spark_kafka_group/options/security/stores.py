@@ -40,13 +40,7 @@ class KeyPair:
 
 
 def trusted(option: str, location: str, password: str | None) -> str:
-    """PEM of the certificates in a truststore file.
-
-    Raises
-    ------
-    OptionError
-        Naming `option`, the file and what to change.
-    """
+    """PEM of the certificates in a truststore file. Raises OptionError naming `option`, the file and what to change."""
     data = read(option, location)
     if BEGIN in data:
         if password is not None:
@@ -60,13 +54,7 @@ def trusted(option: str, location: str, password: str | None) -> str:
 
 
 def key_pair(option: str, location: str, password: str | None, key_password: str | None) -> KeyPair:
-    """The private key in a keystore file, with its certificates.
-
-    Raises
-    ------
-    OptionError
-        Naming `option`, the file and what to change.
-    """
+    """The private key in a keystore, with certificates. Raises OptionError naming `option`, file and what to change."""
     data = read(option, location)
     if BEGIN in data:
         if password is not None:
@@ -89,12 +77,7 @@ def key_pair(option: str, location: str, password: str | None, key_password: str
 
 
 def read(option: str, location: str) -> bytes:
-    """Bytes of a file at this path or, where there is none, of the file of this name among those of ``--files``.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Bytes of the file at this path or, failing that, of this name among those of ``--files``. Raises OptionError."""
     try:
         return read_file(_found(Path(location)))
     except OSError as error:
@@ -105,12 +88,7 @@ def read(option: str, location: str) -> bytes:
 
 
 def file_of(option: str, location: str) -> Path:
-    """The file at this path, or the one of this name among those of ``--files``; it can be read.
-
-    Raises
-    ------
-    OptionError
-    """
+    """The file at this path, or the one of this name among those of ``--files``; it can be read. Raises OptionError."""
     read(option, location)
     return _found(Path(location))
 
@@ -190,8 +168,7 @@ def _pem() -> Any:
     return Encoding.PEM
 
 
-KINDS = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
-"""Kinds of stores by their first bytes."""
+KINDS = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}  # kinds of stores by their first bytes
 READ_WITHIN_S = 60.0
 STORE, KEY, MADE = "GROUPKAFKA_STORE", "GROUPKAFKA_KEY", "GROUPKAFKA_MADE"  # variables with passwords
 WRONG = ("password was incorrect", "Cannot recover key", "tampered with")
@@ -219,17 +196,8 @@ def kind_of(data: bytes) -> str | None:
 
 @functools.lru_cache(maxsize=8)  # Java takes a second to start
 def as_pkcs12(data: bytes, password: str, key_password: str | None) -> Pkcs12:
-    """A store as PKCS12, under a password of its own.
-
-    Parameters
-    ----------
-    key_password
-        Of its one private key, if that is not the store's.
-
-    Raises
-    ------
-    JksError
-    """
+    """A store as PKCS12, under a password of its own. `key_password`: of its one private key, if that is not the
+    store's. Raises JksError."""
     made = Pkcs12(b"", secrets.token_hex(16))
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "store", Path(folder) / "store.p12"
@@ -256,7 +224,6 @@ def _alias_of_key(store: Path, kind: str, passwords: dict[str, str]) -> str:
 
 
 def _keytool(arguments: list[str], passwords: dict[str, str]) -> str:
-    """Its output."""
     home = os.environ.get("JAVA_HOME")
     keytool = shutil.which("keytool", path=f"{home}/bin") if home else None
     keytool = keytool or shutil.which("keytool")

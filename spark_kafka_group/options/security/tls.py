@@ -17,8 +17,7 @@ from spark_kafka_group.options.security.stores import KeyPair
 from spark_kafka_group.text.foreign_text import Secret, shortened
 
 TLS13 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
-"""Java lists it among the suites; OpenSSL always sends this signal."""
+NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"  # Java lists it among the suites; OpenSSL always sends this signal
 SUITE = re.compile(
     r"TLS_(RSA|DHE_RSA|ECDHE_RSA|ECDHE_ECDSA)_WITH_(AES_(128|256)_(CBC|GCM)_SHA\d*|CHACHA20_POLY1305_SHA256)"
 )
@@ -35,10 +34,8 @@ def openssl_name(suite: str) -> str | None:
 
 
 def use(context: ssl.SSLContext, suites: tuple[str, ...]) -> str | None:
-    """Let `context` offer these suites only; returns why they are refused, if they are.
-
-    Without a suite of TLS 1.3 among them that version is not spoken, as in Java, and the other way round.
-    """
+    """Let `context` offer these suites only; returns why they are refused, if they are. Without a suite of TLS 1.3
+    among them that version is not spoken, as in Java, and the other way round."""
     wanted = [suite for suite in suites if suite != NO_SUITE]
     newest = {suite for suite in wanted if suite in TLS13}
     older = {suite: openssl_name(suite) for suite in wanted if suite not in newest}
@@ -69,13 +66,7 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 
 
 def client_context(security: Security) -> ssl.SSLContext:
-    """The TLS context of connections. Reads the stores.
-
-    Raises
-    ------
-    OptionError
-        When a file cannot be read, a password is wrong, or key and certificate do not match.
-    """
+    """The TLS context of connections. Raises OptionError for a bad file or password, or key and certificate apart."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # As in Java, each certificate of the truststore is trusted, also one that another has signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
