@@ -36,11 +36,8 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
 
 
 def read_tasks(options: Options, constraints: Constraints = Constraints()) -> list[ReadTask]:  # noqa: B008
-    """The tasks of a batch read of records that can pass `constraints`.
-
-    Joins no group; asks no broker if no record can pass. Raises OptionError, NoOffsetForPartitionError, DataLossError,
-    BrokerError.
-    """
+    """The tasks of a batch read of records that can pass `constraints`. Joins no group; asks no broker if no record can
+    pass. Raises OptionError, NoOffsetForPartitionError, DataLossError, BrokerError."""
     if constraints.contradictory:
         return []
     group = None
@@ -99,7 +96,7 @@ def batch_ranges(
     ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).positions_of(tps)
     ends, named = _ends(options, client, ending, losses)
     at_latest = {tp: group.offset for tp, group in committed.items() if ending[tp] == LATEST and tp not in cut}
-    behind = _beyond(at_latest, ends)
+    behind = {tp: offset for tp, offset in at_latest.items() if offset > ends.get(tp, 0)}  # or the log is gone
     logs = _log_ends(client, behind)
     existing = starts.keys() & ends.keys() - (behind.keys() - logs.keys())
     for tp in sorted(tps - existing):
@@ -109,11 +106,6 @@ def batch_ranges(
     stand = {tp: ends[tp] if tp in lost else at for tp, at in beyond.items()}  # records there are not stable yet
     ranges = [OffsetRange(tp, stand.get(tp, starts[tp]), stand.get(tp, ends[tp])) for tp in sorted(existing)]
     return [_checked(options, r, named) for r in ranges], frozenset(cut) | lost
-
-
-def _beyond(offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Those of `offsets` that are beyond the end of the read, or of a log that is gone."""
-    return {tp: offset for tp, offset in offsets.items() if offset > ends.get(tp, 0)}
 
 
 def _lost(
@@ -178,8 +170,7 @@ def _ends(
 def _diverged(
     client: LogClient, committed: Mapping[TopicPartition, Committed], losses: DataLoss
 ) -> dict[TopicPartition, int]:
-    """Where logs diverge from those that the group's offsets were in, of offsets beyond that. Raises DataLossError,
-    BrokerError."""
+    """Where logs diverge from those that the group's offsets beyond that were in. Raises DataLossError, BrokerError."""
     epochs = {tp: truncation.epoch_of(group) for tp, group in committed.items()}
     known = {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
     if not known:
@@ -205,10 +196,7 @@ def _log_ends(client: LogClient, behind: Mapping[TopicPartition, int]) -> dict[T
 def _within_logs(
     options: Options, client: LogClient, named: Mapping[TopicPartition, int], losses: DataLoss
 ) -> dict[TopicPartition, int]:
-    """Ends that options name, which logs must have reached: a read would wait for records that may never come.
-
-    Those of partitions that do not exist any more are not there.
-    """
+    """Ends that options name, of partitions that exist; the logs must have reached them, as records may never come."""
     last = client.end_offsets(named)
     if options.fetching.committed_only:
         end_bounds.check_ends(named, last)

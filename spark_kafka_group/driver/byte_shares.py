@@ -36,11 +36,8 @@ class Piece(NamedTuple):
 
 
 class SizedRange:
-    """A range, with an estimate of the bytes of each of its parts: those of the nearest sample.
-
-    `samples`: in order.
-    `otherwise`: bytes of an offset where there is no sample.
-    """
+    """A range, with an estimate of the bytes of each of its parts: those of the nearest sample. `samples`: in order.
+    `otherwise`: bytes of an offset where there is no sample."""
 
     def __init__(self, whole: OffsetRange, samples: Sequence[SizeSample], otherwise: float) -> None:
         self.range = whole
@@ -65,11 +62,8 @@ class SizedRange:
 
 
 def share_bytes(backlog: Collection[SizedRange], limit: int, turn: int) -> list[OffsetRange]:
-    """Cut `backlog` to about `limit` bytes in all, in proportion to the bytes of each range; none starves.
-
-    Every range gets at least one offset, at the cost of the largest where that would be too many bytes. When `limit` is
-    below the bytes of these, so that some must get none, it is other ones at every `turn`. One range always gets one.
-    """
+    """As :func:`planner.share`, but cuts `backlog` to about `limit` bytes, in proportion to the bytes of each range.
+    One range always gets one offset."""
     ranges = sorted((r for r in backlog if r.range.size > 0), key=lambda r: r.range)
     total = math.fsum(r.bytes for r in ranges)
     if total <= limit:

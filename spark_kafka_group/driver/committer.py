@@ -85,10 +85,8 @@ class Committer:
 
     @contextlib.contextmanager
     def agreed(self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]) -> Iterator[None]:
-        """Positions of `tps` are taken in knowledge of the group's commits for them.
-
-        An error in the block makes that void: when positions are taken once more, commits of others are news again.
-        """
+        """Positions of `tps` are taken in knowledge of the group's commits for them. An error in the block makes that
+        void: when positions are taken once more, commits of others are news again."""
         before = dict(self.in_group)
         for tp in tps:
             self.in_group.pop(tp, None)
@@ -172,9 +170,8 @@ class Committer:
         return newer
 
     def try_metadata(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> None:
-        """Put this query's metadata on offsets without any, as :meth:`adopt`, to see whether brokers keep it. That does
-        not decide whether the query goes on from these offsets. Raises MembershipLostError, FencedError, CommitError,
-        BrokerError."""
+        """Put this query's metadata on offsets without any, as :meth:`adopt`, to see whether brokers keep it; the query
+        need not go on from them. Raises MembershipLostError, FencedError, CommitError, BrokerError."""
         before = dict(self.in_group)
         try:
             self.adopt(others, generation, batch)
@@ -396,11 +393,8 @@ class Committer:
             self._look_for_metadata(offsets)
 
     def _look_for_metadata(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Whether the group has the metadata of this process's first commit: brokers that are not Apache's may drop it.
-
-        The commit has succeeded, whatever becomes of the look. Offsets that another program has committed since say
-        nothing about this process's metadata.
-        """
+        """Whether the group has the metadata of this process's first commit, which brokers that are not Apache's may
+        drop. Offsets of others since then say nothing; the commit has succeeded whatever becomes of the look."""
         try:
             committed = self._client.committed(offsets, METADATA_WITHIN_MS, stable=False)
         except GroupKafkaError as error:

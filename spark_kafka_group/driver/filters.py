@@ -78,12 +78,9 @@ NOTHING = ValueInterval(0, -1)
 
 @dataclass(frozen=True)
 class Constraints:
-    """Conditions that a record must meet for its row to pass the filters.
-
-    `filters`: those that say something here, as Spark gave them.
-    `topic`, `partition`: filters that a topic's name and a partition's number must pass.
-    `timestamp_ms`: in milliseconds since 1970.
-    """
+    """Conditions that a record must meet for its row to pass the filters. `filters`: those that say something here, as
+    Spark gave them. `topic`, `partition`: filters that a topic's name and a partition's number must pass.
+    `timestamp_ms`: in milliseconds since 1970."""
 
     filters: tuple[Filter, ...] = ()
     topic: tuple[Filter, ...] = ()
@@ -102,9 +99,8 @@ class Constraints:
 
 
 def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
-    """`filters`, all of which a row must pass, as constraints on the records to read; and the filters that Spark
-    has to evaluate on the rows all the same: those not understood, and those that rows within the constraints need not
-    pass."""
+    """`filters`, all of which a row must pass, as constraints on the records to read; and the filters that Spark still
+    has to evaluate on the rows: those not understood, or not wholly kept by the constraints."""
     constraints, left = Constraints(), []
     for one in filters:
         narrower, exact = _constrained(constraints, one)
@@ -116,10 +112,8 @@ def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
 
 
 def narrow(ranges: Collection[OffsetRange], constraints: Constraints, offsets_at: OffsetsAt) -> list[OffsetRange]:
-    """The parts of `ranges` that can have records which pass; empty ones are left out.
-
-    `offsets_at`: asked at most once; if it fails with BrokerError, timestamps narrow nothing.
-    """
+    """The parts of `ranges` that can have records which pass; empty ones are left out. `offsets_at`: asked at most
+    once; if it fails with BrokerError, timestamps narrow nothing."""
     if not constraints.filters:
         return list(ranges)
     possible = [] if constraints.contradictory else [r for r in ranges if constraints.includes(r.tp)]
@@ -180,7 +174,7 @@ def _bounded(constraints: Constraints, one: Filter, of: Filter) -> tuple[Constra
         interval, exact = _interval(one, lambda offset: offset)
         return _with(constraints, offset=interval), exact
     if column == ("timestamp",) and _compares(of, datetime):
-        interval, _ = _interval(one, _microseconds)
+        interval, _ = _interval(one, lambda time: (time - EPOCH) // MICROSECOND)
         return _with(constraints, timestamp_ms=interval and _whole_ms(interval)), False
     return constraints, False
 
@@ -243,10 +237,6 @@ def _interval(one: Filter, number: Callable[[Any], int]) -> tuple[ValueInterval 
         LessThanOrEqual: ValueInterval(None, high),
     }
     return bounds.get(type(one), ValueInterval(low, high)), True
-
-
-def _microseconds(time: datetime) -> int:
-    return (time - EPOCH) // MICROSECOND
 
 
 def _whole_ms(microseconds: ValueInterval) -> ValueInterval:

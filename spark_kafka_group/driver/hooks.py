@@ -21,8 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Hooks:
-    """The user's rebalance listener and interceptors, made once per query. Raises OptionError when one of them cannot
-    be made."""
+    """The user's rebalance listener and interceptors, made once per query. Raises OptionError when that fails."""
 
     def __init__(self, options: Options, metrics: Metrics) -> None:
         self._metrics = metrics

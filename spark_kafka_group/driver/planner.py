@@ -18,11 +18,9 @@ recordsPerTask."""
 
 
 def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> list[OffsetRange]:
-    """Cut `backlog` to at most `limit` offsets in all, in proportion, rounded as in Spark's source; none starves.
-
-    Every partition gets at least one offset, at the cost of the largest where that would be too many. When `limit` is
-    below the number of partitions, so that some must get none, it is other ones at every `turn`.
-    """
+    """Cut `backlog` to at most `limit` offsets in all, in proportion, rounded as in Spark's source; none starves. Every
+    partition gets at least one offset, at the cost of the largest where that would be too many. When `limit` is below
+    the number of partitions, so that some must get none, it is other ones at every `turn`."""
     ranges = sorted(r for r in backlog if r.size > 0)
     total = sum(r.size for r in ranges)
     if limit is None or total <= limit:
@@ -41,11 +39,8 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
 
 
 def turns(backlog: Collection[OffsetRange], limit: int | None) -> int:
-    """After so many turns :func:`share` begins again with the partitions of the first one.
-
-    What is shared out among those that it has chosen has to go on after such a round, or it would give the same ones
-    nothing in every round.
-    """
+    """After so many turns :func:`share` begins again with the partitions of the first one. What is shared out among
+    those that it has chosen has to go on after such a round, or it would give the same ones nothing in every round."""
     count = sum(r.size > 0 for r in backlog)
     return 1 if limit is None or limit >= count else count // math.gcd(count, limit)
 
@@ -150,25 +145,17 @@ def _slot(size: float, load: Sequence[float], previous: int, most: float) -> int
 
 @dataclass(frozen=True)
 class Batch:
-    """A planned micro-batch.
+    """A planned micro-batch."""
 
-    `end`: the offset Spark keeps for it.
-    `ranges`: the ranges it was planned to read.
-    `generation`: the generation it belongs to: it may be committed under no other.
-    `elsewhere`: partitions that are read again as the checkpoint says, but that others have gone on with: not
-        committed.
-    `left_out`: partitions that are neither read nor committed: a rebalance took them before the batch began.
-    `begun`: whether Spark has asked for its tasks: its ranges do not change any more.
-    `replayed`: whether a process before this one planned it.
-    """
-
-    end: GroupOffset
-    ranges: Sequence[OffsetRange]
-    generation: int
+    end: GroupOffset  # the offset Spark keeps for it
+    ranges: Sequence[OffsetRange]  # the ranges it was planned to read
+    generation: int  # the generation it belongs to: it may be committed under no other
+    # Partitions that are read again as the checkpoint says, but that others have gone on with: not committed
     elsewhere: frozenset[TopicPartition] = frozenset()
+    # Partitions that are neither read nor committed: a rebalance took them before the batch began
     left_out: frozenset[TopicPartition] = frozenset()
-    begun: bool = False
-    replayed: bool = False
+    begun: bool = False  # whether Spark has asked for its tasks: its ranges do not change any more
+    replayed: bool = False  # whether a process before this one planned it
 
     @cached_property
     def reads(self) -> list[OffsetRange]:

@@ -58,10 +58,8 @@ LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 
 
 def prepare(stop: Callable[[], None]) -> None:
-    """Make this process end in order, and configure its log; a no-op outside Spark's own Python processes.
-
-    `stop`: the reader's. Called at the end once more: a signal may come when Spark's runner is just about to call it.
-    """
+    """Make this process end in order, and configure its log; a no-op outside Spark's own Python processes. `stop`: the
+    reader's. Called at the end once more: a signal may come when Spark's runner is just about to call it."""
     if not SparkFiles._is_running_on_worker:
         return
     atexit.register(stop)
@@ -70,7 +68,8 @@ def prepare(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, _ignored)
     gc.freeze()  # modules stay: a full collection at each trigger need not look at them
     configure_logging()
-    directory = _session_directory()
+    # A directory that the driver's JVM removes when its session stops.
+    directory = next(iter(_existing_directories()), None)
     if directory is not None:
         _find_shipped_modules(directory)
     watch = threading.Thread(
@@ -89,20 +88,12 @@ def configure_logging() -> None:
 
 
 def shared_directory() -> Path | None:
-    """A directory that this Spark application's processes on the driver share, as long as it runs; None outside Spark.
-
-    Spark names a directory below it to some of them: ``streaming_job`` to sources, which need not exist, and one of the
-    session to sinks, which exists where the session has artifacts, as all of Spark Connect have.
-    """
+    """A directory that this application's processes on the driver share, as long as it runs; None outside Spark. Spark
+    names one below it to sources, which need not exist, and to sinks, if the session has artifacts."""
     found = _existing_directories() if SparkFiles._is_running_on_worker else []
     of_the_application = (path for path in found if os.path.basename(path).startswith(OF_THE_APPLICATION))
     directory = next(of_the_application, found[0] if found else None)
     return None if directory is None else Path(directory)
-
-
-def _session_directory() -> str | None:
-    """A directory that the driver's JVM removes when its session stops."""
-    return next(iter(_existing_directories()), None)
 
 
 def _existing_directories() -> list[str]:
@@ -113,10 +104,7 @@ def _existing_directories() -> list[str]:
 
 
 def _find_shipped_modules(directory: str) -> None:
-    """Let modules that the user shipped (--py-files, addPyFile) be imported.
-
-    Spark's Python path names it below the directory that need not exist; then it is in `directory` itself.
-    """
+    """Let modules of --py-files be imported where Spark's Python path has no folder: from `directory`."""
     named = SparkFiles._root_directory
     if named and named != directory:
         shipped = [
@@ -128,10 +116,7 @@ def _find_shipped_modules(directory: str) -> None:
 
 
 def _end_without(directory: str | None, parent: int) -> None:
-    """End this process, in order, when `directory` or its parent is gone; until then, keep the directory looking used.
-
-    It asks until the process has ended, see :class:`_Ending`.
-    """
+    """End this process, in order, when `directory` or its parent is gone; until then, have the directory look used."""
     touched = float("-inf")
     while os.getppid() == parent and (directory is None or os.path.isdir(directory)):
         if directory is not None and time.monotonic() - touched >= TOUCH_AGAIN_S:

@@ -73,7 +73,6 @@ class Query:
 
     @property
     def group_id(self) -> str:
-        """Its group."""
         return self.committer.group_id
 
     def plan(self, batch: Batch, replay: bool = False) -> None:

@@ -60,12 +60,9 @@ PROOF_MS = 2_000  # how long the session may ask whether a batch has been commit
 
 
 class GroupSession:
-    """One query as a member of its group, from the first join to leaving.
-
-    `first`: the first offset that Spark showed: what the checkpoint knows.
-    `caps`: with availableNow, the ends of all logs when the query started.
-    `shared`: a directory that the sources of the application share.
-    """
+    """One query as a member of its group, from the first join to leaving. `first`: the first offset that Spark showed:
+    what the checkpoint knows. `caps`: with availableNow, the ends of all logs when the query started. `shared`: a
+    directory that the sources of the application share."""
 
     def __init__(
         self,
@@ -167,10 +164,8 @@ class GroupSession:
             self._settling.be_member(patience_ms)
 
     def progress(self) -> dict[str, Any] | None:
-        """Ends of the owned partitions' logs as last looked up, and the group's offsets, for the query's progress.
-
-        None before the first look. Without a partition it is not None: Spark would go on showing the ends of before.
-        """
+        """Ends of the owned partitions' logs as last looked up, and the group's offsets, for the query's progress. None
+        before the first look. Without a partition it is not None: Spark would go on showing the ends of before."""
         return progress_of(self._query, self.backlog)
 
     def stop(self, within_ms: float) -> None:
@@ -204,10 +199,8 @@ class GroupSession:
             self.committer.plan(None)
 
     def _settled_backlog(self, max_offsets: int | None, min_offsets: int | None) -> list[OffsetRange] | None:
-        """The backlog, under a generation in which a batch may be planned; empty if it is too small.
-
-        None while others of the same query hold the group up.
-        """
+        """The backlog, under a generation in which a batch may be planned; empty if it is too small. None while others
+        of the same query hold the group up."""
         for _ in range(UNSETTLED_ROUNDS):
             try:
                 if self._settling.be_member(self._settling.patience_ms()) is Joined.NOT_YET:
@@ -319,10 +312,7 @@ class GroupSession:
         return time.monotonic() - self._replayed_s < limit_s and sink.lacks(self._other_sources.apart())
 
     def _go_on_with_replay(self, joined: Joined) -> None:
-        """Let the batch that is run again belong to the new generation, if this member has kept all that it reads.
-
-        If not, the sink cannot commit it, and it is run once more.
-        """
+        """Let the batch that is run again belong to the new generation, if this member has kept all of it."""
         planned, sink = self.committer.planned, self._sink
         if joined is not Joined.NEW_GENERATION or planned is None or sink is None:
             return

@@ -10,8 +10,7 @@ from spark_kafka_group.wire import LogClient
 
 
 def look_up_rack(options: Options) -> None:
-    """As :func:`check_rack`, by new metadata. Without a rack in the options no broker is asked. Raises OptionError,
-    BrokerError."""
+    """As :func:`check_rack`, by new metadata, if options name a rack. Raises OptionError, BrokerError."""
     if not options.fetching.rack({}):
         return
     client = LogClient(options)
@@ -23,11 +22,8 @@ def look_up_rack(options: Options) -> None:
 
 
 def check_rack(options: Options, client: LogClient) -> None:
-    """Refuse a rack that no broker has in the last metadata. Only executors know values of their environment variables.
-
-    While replicas are on brokers that are away, their racks are not known, and any rack is accepted: a query can start
-    while its own rack is down. Raises OptionError.
-    """
+    """Refuse a rack that no broker has in the last metadata, unless replicas are on brokers that are away: a query can
+    start while its own rack is down. Executors know their own variables. Raises OptionError."""
     rack = options.fetching.rack({})
     racks = client.racks() if rack else None
     if racks is None or rack in racks:
@@ -37,10 +33,7 @@ def check_rack(options: Options, client: LogClient) -> None:
 
 
 def check_dead_letters(options: Options) -> None:
-    """Refuse to read topics whose dead-letter topics do not exist. Topics that match a pattern later are not checked.
-
-    Without onCorruptRecord=deadLetter no broker is asked. Raises OptionError, BrokerError.
-    """
+    """Refuse topics without dead-letter topics, if they are needed; not those that match a pattern later."""
     if options.reading.on_corrupt_record != DEAD_LETTER:
         return
     client = LogClient(options)

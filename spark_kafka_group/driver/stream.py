@@ -108,10 +108,7 @@ class StreamDriver:
         return GroupOffset(query_id=self._new_query_id).to_json()
 
     def prepare_available_now(self) -> None:
-        """Note where the query ends: at the ends of all logs, in retry topics at the first record that is not due.
-
-        Joins nothing.
-        """
+        """Note, without joining, where the query ends: at the logs' ends, in retry topics at the first not due."""
         client, subscription = LogClient(self._options), self._options.reading.subscription
         try:
             tps = looked_up_until(
@@ -184,10 +181,7 @@ class StreamDriver:
                 outage.attempt(lambda: session.succeeded(end))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
-        """Ends of the owned partitions' logs as last looked up, and the group's offsets, for the query's progress.
-
-        Spark asks right after latest_offset(), so it is of the batch that was just planned.
-        """
+        """As the session's progress, of the batch just planned: Spark asks right after latest_offset()."""
         with self._lock:
             shown = None if self._session is None else self._session.progress()
             away = None if self._outage is None else self._outage.to_json()
@@ -264,9 +258,7 @@ class StreamDriver:
 
     def _refuse_missing(self, offset: GroupOffset) -> None:
         """With availableNow, refuse topics that do not exist: the query would end without them, and look successful.
-
-        Topics that `offset` has are deleted ones, which failOnDataLoss is about. Raises OptionError.
-        """
+        Topics that `offset` has are deleted ones, which failOnDataLoss is about. Raises OptionError."""
         read = {tp.topic for tp in {*offset.positions, *offset.left}}
         missing = [topic for topic in self._missing if topic not in read]
         if missing:

@@ -14,10 +14,8 @@ log = logging.getLogger(__name__)
 
 
 class LeaderlessPartitions:
-    """Partitions that the last look at the ends of logs left out as they had no leader.
-
-    `now`: since when each of them lacks one, by time.monotonic().
-    """
+    """Partitions that the last look at the ends of logs left out as they had no leader. `now`: since when each of them
+    lacks one, by time.monotonic()."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
@@ -25,9 +23,7 @@ class LeaderlessPartitions:
 
     def note(self, lacking: Collection[TopicPartition], led: Collection[TopicPartition], at_s: float) -> None:
         """Take note of the partitions that lack a leader at this moment; log new ones, and those that have one again.
-
-        `led`: the other partitions that exist, and that this query reads.
-        """
+        `led`: the other partitions that exist, and that this query reads."""
         new = sorted(set(lacking) - self.now.keys())
         if new:
             log.warning(
@@ -53,10 +49,7 @@ AGAIN_S, AGAIN_AT_MOST_S = 600.0, 86_400.0
 
 
 class AwaitedTopics:
-    """Logs again, ever more seldom, which topics a query waits for: one may be a typo.
-
-    Retry topics are not named: as long as no record fails they have none, and may be missing.
-    """
+    """Logs again, ever more seldom, topics that a query waits for: one may be a typo. Retry topics may be missing."""
 
     def __init__(self, group_id: str, subscription: Subscription, clock: Callable[[], float] = time.monotonic) -> None:
         self._group_id = group_id
@@ -66,11 +59,8 @@ class AwaitedTopics:
         self._pauses: dict[str, tuple[float, float]] = {}  # by sentence: when it is logged next, and the pause then
 
     def look(self, known: Callable[[], Collection[TopicPartition]], ends: Mapping[TopicPartition, int]) -> None:
-        """Log the topics that have been waited for long enough.
-
-        `known`: gives the partitions that exist.
-        `ends`: ends of those logs that this query reads.
-        """
+        """Log the topics that have been waited for long enough. `known`: gives the partitions that exist. `ends`: ends
+        of those logs that this query reads."""
         now = self._clock()
         if now < self._looks_at:
             return

@@ -22,10 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class EndBounds:
-    """Offsets at which reading ends, also where the logs go on.
-
-    `caps`: with availableNow, the ends of all logs when the query started.
-    """
+    """Offsets at which reading ends, also where the logs go on. `caps`: with availableNow, the ends of all logs when
+    the query started."""
 
     def __init__(self, options: Options, caps: Mapping[TopicPartition, int] | None) -> None:
         self._ending = options.reading.ending
@@ -84,10 +82,8 @@ class EndBounds:
 
 
 class MinOffsets:
-    """Holds micro-batches back that are too small; the first of a run never is.
-
-    `max_delay_ms`: how long after a batch the next one can be held back.
-    """
+    """Holds micro-batches back that are too small; the first of a run never is. `max_delay_ms`: how long after a batch
+    the next one can be held back."""
 
     def __init__(self, max_delay_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_delay_s = max_delay_ms / 1000
@@ -109,8 +105,7 @@ HINT = "; under kafka.isolation.level=read_committed a read ends where the first
 
 
 def check_ends(ends: Mapping[TopicPartition, int], stable: Mapping[TopicPartition, int]) -> None:
-    """Refuse a batch read up to ends beyond the last stable offsets: it would wait for records that may never come.
-    Raises OptionError."""
+    """Refuse to read beyond the last stable offsets, for records that may never come. Raises OptionError."""
     for tp, end in sorted(ends.items()):
         if end != LATEST and end > stable.get(tp, end):
             raise OptionError(
@@ -131,9 +126,7 @@ class BeyondLastStable:
         self, client: LogClient, begin: Mapping[TopicPartition, int], behind: Collection[TopicPartition]
     ) -> list[TopicPartition]:
         """Those of `behind`, whose positions `begin` are beyond their last stable offsets, whose logs end before them.
-
-        The others are a warning, once each. Raises BrokerError.
-        """
+        The others are a warning, once each. Raises BrokerError."""
         ends = client.log_ends(behind) if behind else {}
         lost = sorted(tp for tp in behind if ends.get(tp, begin[tp]) < begin[tp])
         waiting = set(behind) - set(lost)

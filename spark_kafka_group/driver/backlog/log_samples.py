@@ -57,8 +57,7 @@ class LogSamples:
         self._failed: set[int] = set()  # nodes that are not asked again for this micro-batch: each may take seconds
 
     def share(self, backlog: Collection[OffsetRange], limit: int, turn: int) -> list[OffsetRange]:
-        """Cut `backlog` to about `limit` bytes, as :func:`share_bytes` does. Brokers that do not answer are no error:
-        the samples of before hold, or those of other partitions."""
+        """As :func:`share_bytes`, by new samples; without brokers' answers those of before, or of others, hold."""
         ranges = sorted(r for r in backlog if r.size > 0)
         if not ranges or sum(r.size for r in ranges) * LARGEST_USUAL <= limit:
             return ranges
@@ -96,7 +95,6 @@ class LogSamples:
         ]
 
     def close(self) -> None:
-        """Close connections. Harmless when repeated."""
         self._brokers.close()
 
     def _forget_passed(self, ranges: Collection[OffsetRange]) -> None:
@@ -176,9 +174,7 @@ class LogSamples:
 
 def sample_of(records: memoryview, position: int) -> SizeSample | None:
     """Offsets and bytes of record batches, by their headers, as far as these are possible; None if there is none.
-
-    `records`: of a response, from the record batch on that has `position`. The last record batch may be cut off.
-    """
+    `records`: of a response, from the record batch on that has `position`. The last record batch may be cut off."""
     first, following, size, at = position, position, 0, 0
     while len(records) - at >= _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size:
         base, length, _, magic = _HEADER.unpack_from(records, at)

@@ -60,9 +60,7 @@ class LongPoll:
 
     def start(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
         """Watch these logs from here on; polls that are out for the same ends go on. Without logs nothing will come.
-
-        `looked_at`: when the ends were looked up, by time.monotonic().
-        """
+        `looked_at`: when the ends were looked up, by time.monotonic()."""
         now = self._clock()
         self._until = float("-inf")
         if now < self._not_before:
@@ -91,7 +89,6 @@ class LongPoll:
         return not news
 
     def close(self) -> None:
-        """Close connections. Harmless when repeated."""
         self._end_polls()
         self._brokers.close()
 

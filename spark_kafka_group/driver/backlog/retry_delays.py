@@ -48,12 +48,9 @@ class _KnownTimes:
 
 
 class RetryDelays:
-    """Cuts ranges of retry topics to the records that are due. Records of other topics always are.
-
-    `delays_ms`: those of option retryTopics.
-    `look_up`: asks brokers; not called where earlier answers hold.
-    `clock_ms`: milliseconds since the epoch.
-    """
+    """Cuts ranges of retry topics to the records that are due. Records of other topics always are. `delays_ms`: those
+    of option retryTopics. `look_up`: asks brokers; not called where earlier answers hold. `clock_ms`: milliseconds
+    since the epoch."""
 
     def __init__(self, delays_ms: Collection[int], look_up: LookUp, clock_ms: Callable[[], int] = now_ms) -> None:
         self._delays_ms = delays_ms
@@ -63,8 +60,7 @@ class RetryDelays:
         self._delay_of: dict[str, int] = {}  # as partitions are many and triggers frequent
 
     def due(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
-        """`ranges`, cut to the records that are due now. Their ends must have been looked up before. Raises
-        BrokerError."""
+        """`ranges`, whose ends have been looked up, cut to the records that are due now. Raises BrokerError."""
         if not self._delays_ms:
             return list(ranges)
         now = self._clock_ms()

@@ -10,17 +10,13 @@ from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.options import Options
 from spark_kafka_group.text.foreign_text import printable
 from spark_kafka_group.values.commit_metadata import instance_id_of, is_signed
-from spark_kafka_group.values.offsets import TopicPartition
-from spark_kafka_group.wire import Generation, GroupClient
+from spark_kafka_group.wire import GroupClient
 
 log = logging.getLogger(__name__)
 
 
 class ManualAssignment(Membership):
-    """Stands where a :class:`Member` stands, with the partitions of option ``assign``; its generation is always -1.
-
-    `query_id` distinguishes the query's own commits from those of others.
-    """
+    """A :class:`Member` of option ``assign``, of generation -1; `query_id` tells its own commits from others'."""
 
     def __init__(self, options: Options, group_id: str, query_id: str, events: EventLog) -> None:
         self._group_id = group_id
@@ -30,48 +26,31 @@ class ManualAssignment(Membership):
         self._former = instance_id_of(options.group.instance_id, query_id)  # if it was a member, and was killed
         self._is_named = options.group.id is not None
         self._checked = False
-        self._generation: Generation | None = None
         self.client = GroupClient(options, group_id)
         self.client.subscribe(self._subscription)
 
-    @property
-    def generation(self) -> Generation:
-        """The assigned partitions, as a generation without an id."""
-        assert self._generation is not None, "ensure first"
-        return self._generation
-
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        """The partitions; none before they have been looked at."""
-        return frozenset() if self._generation is None else self._generation.assignment
+    # The user assigns: it never rebalances, and no other member gets these partitions.
 
     @property
     def strategy(self) -> str:
-        """Empty: the user assigns."""
         return ""
 
     def asked_to_rejoin(self) -> bool:
-        """Always False: manual assignment never rebalances."""
         return False
 
     def hears_of_rebalance(self) -> bool:
-        """Always False: manual assignment never rebalances."""
         return False
 
     def hands_over(self) -> bool:
-        """Always False: no other member takes these partitions over."""
         return False
 
     def may_be_joined(self) -> bool:
-        """Always False: no other member gets these partitions."""
         return False
 
     def unsettled(self) -> bool:
-        """Always False: manual assignment never rebalances."""
         return False
 
     def undisturbed(self) -> bool:
-        """Whether the partitions have been looked at."""
         return self._generation is not None
 
     def ensure(self, patience_ms: float | None = None) -> Joined:
@@ -89,19 +68,14 @@ class ManualAssignment(Membership):
         return Joined.AS_NEW
 
     def next_generation(self) -> Joined:
-        """Always SAME: manual assignment has no generations."""
         return Joined.SAME
 
     def use(self) -> int:
-        """Returns -1: manual assignment has no generations."""
         return self.generation.id
 
     def check_may_commit(self) -> None:
-        """Before the first commit, refuse a group with members, and warn of offsets that another program committed.
-
-        Two programs without membership overwrite each other's offsets. Raises MembershipError when the group has
-        members: Kafka would refuse the commit.
-        """
+        """Before the first commit, warn of offsets of others, as programs without membership overwrite each other's,
+        and refuse a group with members, as Kafka would. Raises MembershipError."""
         if self._checked:
             return
         members = self.client.live_members()
@@ -127,5 +101,4 @@ class ManualAssignment(Membership):
         self._checked = True
 
     def stop(self) -> None:
-        """Close connections."""
         self.client.close()

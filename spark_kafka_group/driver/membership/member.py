@@ -35,10 +35,8 @@ LOOK_MS = 500.0
 
 
 class Member(Membership):
-    """This driver's place in the group.
-
-    `static_id`: group.instance.id: the user's own, or one derived from the query id.
-    """
+    """This driver's place in the group. `static_id`: group.instance.id: the user's own, or one derived from the query
+    id."""
 
     def __init__(
         self,
@@ -64,16 +62,6 @@ class Member(Membership):
         self._assignor = ""  # the broker's, as last seen
         self.client = GroupClient(options, group_id, static_id, resolve(options.group.assignment_strategy))
         self.client.subscribe(options.reading.subscription)
-        self._generation: Generation | None = None
-
-    @property
-    def generation(self) -> Generation:
-        assert self._generation is not None, "join first"
-        return self._generation
-
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        return frozenset() if self._generation is None else self._generation.assignment
 
     @property
     def strategy(self) -> str:
@@ -270,10 +258,7 @@ class Member(Membership):
         """A member may commit: the group fences others."""
 
     def stop(self) -> None:
-        """Leave the group and close connections; a static member under a name of the user's own stays, as in Kafka.
-
-        Never hangs on a dead broker.
-        """
+        """Leave the group, but not under a static name of the user's own, as in Kafka; never hang on a dead broker."""
         try:
             if self._options.group.instance_id is None:
                 self.client.leave()

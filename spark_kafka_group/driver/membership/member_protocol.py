@@ -23,25 +23,26 @@ class Membership(Protocol):
     """A query's place in its group: a member of it, or partitions assigned by hand."""
 
     client: GroupClient
+    _generation: Generation | None = None
 
     @property
     def generation(self) -> Generation:
         """The generation joined last; there is one after the first :meth:`ensure` that did not end with NOT_YET."""
+        assert self._generation is not None, "ensure first"
+        return self._generation
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
         """Partitions of that generation; none before it."""
+        return frozenset() if self._generation is None else self._generation.assignment
 
     @property
     def strategy(self) -> str:
         """What assigned its partitions; empty without membership, and while it is not known."""
 
     def ensure(self, patience_ms: float | None = None) -> Joined:
-        """Be a member of a stable group.
-
-        `patience_ms`: how long to wait for other members; as long as a consumer does if not given.
-        Raises FencedError, MembershipError, BrokerError.
-        """
+        """Be a member of a stable group. `patience_ms`: how long to wait for other members; as long as a consumer does
+        if not given. Raises FencedError, MembershipError, BrokerError."""
 
     def next_generation(self) -> Joined:
         """Start a new generation for a batch, if it needs one."""
@@ -68,8 +69,7 @@ class Membership(Protocol):
         """Whether this driver is a member, and no rebalance is under way. Raises FencedError, MembershipError."""
 
     def check_may_commit(self) -> None:
-        """Refuse, before the first commit, a group in which others would overwrite it. Raises MembershipError,
-        BrokerError."""
+        """Refuse, before the first commit, a group where others overwrite it. Raises MembershipError, BrokerError."""
 
     def stop(self) -> None:
         """Leave the group, if this is a member, and close connections."""
@@ -82,11 +82,8 @@ def others_in_group(
     client: GroupClient, generation: Generation, static_id: str | None, apart: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Names of the group's members but for this one, asked of its coordinator; none where this one is alone.
-
-    `static_id`: this member's group.instance.id, if it has one.
-    `apart`: those of members that are known to read other topics.
-    Raises BrokerError.
-    """
+    `static_id`: this member's group.instance.id, if it has one. `apart`: those of members that are known to read other
+    topics. Raises BrokerError."""
     if generation.alone:
         return ()
     own, members = static_id or generation.member_id, client.live_members()

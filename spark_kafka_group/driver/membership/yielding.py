@@ -36,11 +36,9 @@ log = logging.getLogger(__name__)
 
 
 class YieldedBatch:
-    """The batch that yielded last, and the partitions that it goes without.
-
-    `yielded`: whether the planned batch has yielded to a rebalance that is not over.
-    `left_out`: positions of partitions that this batch has not read, although the checkpoint says so.
-    """
+    """The batch that yielded last, and the partitions that it goes without. `yielded`: whether the planned batch has
+    yielded to a rebalance that is not over. `left_out`: positions of partitions that this batch has not read, although
+    the checkpoint says so."""
 
     def __init__(self, committer: Committer, client: GroupClient, query_id: str) -> None:
         self._committer = committer
@@ -78,9 +76,8 @@ class YieldedBatch:
         return self._reduced(batch, gone, generation)
 
     def given_up(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> Batch:
-        """`batch`, without any partition. Raises CommitTimeoutError, BrokerTimeoutError when brokers do not answer:
-        this is to be called again. Raises CommitError when that cannot be committed: no partition may be left out then.
-        """
+        """`batch`, without any partition. Raises CommitTimeoutError, BrokerTimeoutError when this is to be called
+        again, CommitError when no partition may be left out, as that cannot be committed."""
         if not self._note_without(batch, owned, generation):
             raise CommitError(
                 f"group {self._committer.group_id}: batch {batch.end.batch} must yield to a rebalance, and the commit "
@@ -89,8 +86,7 @@ class YieldedBatch:
         return self._reduced(batch, batch.reads_from.keys(), batch.generation)
 
     def begins(self, batch: Batch) -> Batch:
-        """`batch` as it is going to be read: a ``without`` that may be in the group has to be withdrawn first. Raises
-        CommitError, BrokerError."""
+        """`batch` as it will be read, once a ``without`` in the group is withdrawn. Raises CommitError, BrokerError."""
         unsure = {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}
         try:
             self._withdraw(batch, unsure, batch.generation)
@@ -101,8 +97,7 @@ class YieldedBatch:
         return batch
 
     def dropped(self, batch: Batch) -> Batch:
-        """`batch` without all that it would commit. No metadata is needed where the sink commits offsets together with
-        rows: then the group's offsets are right, and not the checkpoint."""
+        """`batch` without all that it would commit; without metadata where the sink commits: the group is right."""
         return self._reduced(batch, batch.ends.keys(), batch.generation)
 
     def learn(

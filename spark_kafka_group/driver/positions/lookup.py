@@ -25,11 +25,9 @@ LOOKUPS, PAUSE_S = 25, 0.2
 def looked_up(
     client: LogClient, positions: Mapping[TopicPartition, Position], timeless: str | None = "latest"
 ) -> dict[TopicPartition, int]:
-    """`positions` as offsets; those of partitions that do not exist any more are not there.
-
-    `timeless`: where no record is as new as a time: ``error``, take ``latest``, or None to leave the partition out.
-    Raises OptionError when `timeless` is ``error`` and a log has no record as new; BrokerError.
-    """
+    """`positions` as offsets; those of partitions that do not exist any more are not there. `timeless`: where no record
+    is as new as a time: ``error``, take ``latest``, or None to leave the partition out. Raises OptionError when
+    `timeless` is ``error`` and a log has no record as new; BrokerError."""
     times = {tp: position.ms for tp, position in positions.items() if isinstance(position, AtTime)}
     at_times = client.offsets_at(times)
     by_time = {tp: offset for tp, offset in at_times.items() if offset is not None}
@@ -50,11 +48,8 @@ def _at(positions: Mapping[TopicPartition, Position], end: int) -> set[TopicPart
 
 
 def warn_without_offset(client: LogClient, group_id: str, by_reset: Collection[TopicPartition], policy: str) -> None:
-    """Name partitions that start by the reset policy, so that records may be missed, or come again.
-
-    Whether the group is new, or its offsets have expired, the coordinator does not say. A log that never had a record
-    is no matter.
-    """
+    """Name partitions that start by the reset policy, so that records may be missed, or come again. Whether the group
+    is new, or its offsets have expired, the coordinator does not say. A log that never had a record is no matter."""
     ends = client.end_offsets(by_reset) if by_reset else {}
     without = sorted(tp for tp, end in ends.items() if end > 0)
     if without:

@@ -94,11 +94,8 @@ def of_later_batches(
 
 
 def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], query_id: str, batch: int) -> None:
-    """See that the group has no later batch of the query than the checkpoint, which ends with `batch`.
-
-    A sink that writes each batch once takes the batches of an older checkpoint for those that it has written. Raises
-    OffsetConflictError.
-    """
+    """See that the group has no later batch of the query than the checkpoint, which ends with `batch`: a sink that
+    writes each batch once would take its batches for written. Raises OffsetConflictError."""
     latest = latest_batch(committed, query_id)
     if latest > batch:
         raise OffsetConflictError(
@@ -121,11 +118,8 @@ class Start:
 
 @dataclass(frozen=True)
 class StartRules:
-    """Starts by a query's options.
-
-    A retry topic holds records at which this very group has failed. So it starts where the group left off, or at its
-    first record, also where options set the start of other topics.
-    """
+    """Starts by a query's options. A retry topic holds records at which this very group has failed. So it starts where
+    the group left off, or at its first record, also where options set the start of other topics."""
 
     starting: Bound
     auto_offset_reset: str
@@ -185,11 +179,8 @@ class StartRules:
     def gained(
         self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> dict[TopicPartition, Start]:
-        """Starts of partitions that a rebalance brought: where the member before left off, else as for a new query.
-
-        Options that name partitions had to name all that existed then: one that they do not name was added later.
-        Raises NoOffsetForPartitionError.
-        """
+        """Starts of partitions that a rebalance brought: where the member before left off, else as for a new query. One
+        that options do not name was added later. Raises NoOffsetForPartitionError."""
         starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
         rest = set(tps) - set(starts)
         if not self.starting.group:
@@ -200,22 +191,18 @@ class StartRules:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Positions in a query's checkpoint, and how far they can be believed.
-
-    `generation`, `batch`: of the checkpoint's last batch.
-    `foreign`: whether Spark's own kafka source wrote it: that never commits, so the group's offsets are not newer.
-    `untouched`: partitions whose offset in the group is the one of when this process last looked or committed: this
-        process has read on since, so its position is newer, also than an offset of others.
-    `in_transaction`: whether the sink of the last batch commits offsets together with rows: then this query has written
-        no more than its own offset in the group says.
-    """
+    """Positions in a query's checkpoint, and how far they can be believed."""
 
     positions: Mapping[TopicPartition, int]
     query_id: str
-    generation: int
+    generation: int  # of the checkpoint's last batch
     batch: int
-    foreign: bool
+    foreign: bool  # whether Spark's own kafka source wrote it: that never commits, so the group's offsets are not newer
+    # Partitions whose offset in the group is the one of when this process last looked or committed: this process has
+    # read on since, so its position is newer, also than an offset of others
     untouched: frozenset[TopicPartition] = frozenset()
+    # Whether the sink of the last batch commits offsets together with rows: then this query has written no more than
+    # its own offset in the group says
     in_transaction: bool = False
 
 
@@ -300,11 +287,8 @@ def adopted(
     batch: int,
     generation: int,
 ) -> dict[TopicPartition, Committed]:
-    """Offsets of others from which the query goes on after `batch`, and whose metadata does not say so yet.
-
-    The metadata may be from after a later batch, where an older checkpoint was restored. Or from a later generation
-    than the current one, where the group counts anew.
-    """
+    """Offsets of others from which the query goes on after `batch`, and whose metadata does not say so yet; it may be
+    from a later batch, by an older checkpoint, or from a later generation, where the group counts anew."""
     taken = {tp: group for tp, group in committed.items() if positions.get(tp) == group.offset and tp not in corrected}
     return {tp: group for tp, group in taken.items() if not is_known(group.metadata, query_id, batch, generation)}
 

@@ -11,11 +11,9 @@ from spark_kafka_group.values.offsets import GroupOffset, TopicPartition
 
 @dataclass
 class Standing:
-    """Where a query stands, and how its partitions have changed.
-
-    Every field is read and changed under the lock of `StreamDriver`. Only stop() goes without, after it has waited a
-    second for the thread between triggers: a query must end, whatever brokers do. Each field says what changes it.
-    """
+    """Where a query stands, and how its partitions have changed. Every field is read and changed under the lock of
+    `StreamDriver`. Only stop() goes without, after it has waited a second for the thread between triggers: a query must
+    end, whatever brokers do. Each field says what changes it."""
 
     proven: GroupOffset
     """End of the last batch that has succeeded; the first offset that Spark showed until one has.
@@ -172,19 +170,15 @@ class Standing:
         newer: Collection[TopicPartition],
     ) -> None:
         """Take these starts, to which the group has agreed, except those with `newer` commits: these are decided again.
-
-        `moved`: all positions that differ from `proven` from now on.
-        """
+        `moved`: all positions that differ from `proven` from now on."""
         self.moved = dict(moved)
         self.positioned |= offsets.keys() - newer
         self.known |= offsets.keys()
         self.recreated_unowned -= offsets.keys()
 
     def hold(self, generation: int) -> None:
-        """Note that a commit goes out under this generation: it is this process's own, also if no answer comes.
-
-        This process has been a member all the time since it took the positions that it has.
-        """
+        """Note that a commit goes out under this generation: it is this process's own, also if no answer comes. This
+        process has been a member all the time since it took the positions that it has."""
         if self.positioned:
             held = self.held_generation
             self.held_generation = generation if held is None else max(held, generation)

@@ -30,22 +30,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Look:
-    """Ends of logs, and whether the positions from which they are read on are still in them.
+    """Ends of logs, and whether the positions from which they are read on are still in them."""
 
-    `ends`: of partitions that exist.
-    `epochs`: of leaders in whose logs the positions are, or will be when they have been moved.
-    `diverged`: where logs diverge from those that the positions were in, of positions beyond that.
-    `behind`: partitions whose logs end before their positions, where brokers do not know at which offset they diverge.
-    `replaced`: partitions whose leaders are of earlier epochs than their positions: the log is another one.
-    `unsettled`: partitions whose leaders changed during the look.
-    """
-
-    ends: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]  # of partitions that exist
+    # Of leaders in whose logs the positions are, or will be when they have been moved
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    # Where logs diverge from those that the positions were in, of positions beyond that
     diverged: dict[TopicPartition, int] = field(default_factory=dict)
+    # Partitions whose logs end before their positions, where brokers do not know at which offset they diverge
     behind: frozenset[TopicPartition] = frozenset()
+    # Partitions whose leaders are of earlier epochs than their positions: the log is another one
     replaced: frozenset[TopicPartition] = frozenset()
-    unsettled: frozenset[TopicPartition] = frozenset()
+    unsettled: frozenset[TopicPartition] = frozenset()  # partitions whose leaders changed during the look
 
     @property
     def suspect(self) -> list[TopicPartition]:
@@ -65,10 +61,7 @@ def look(
     led_only: bool = False,
 ) -> Look:
     """Look up the ends of logs; asks for those of leader epochs only where one has changed since it was `known`.
-
-    `led_only`: leave out partitions that have no leader.
-    Raises BrokerError.
-    """
+    `led_only`: leave out partitions that have no leader. Raises BrokerError."""
     ends = client.end_offsets(positions, led_only)
     now = client.leader_epochs(ends)
     if now.items() <= known.items() and all(end >= positions[tp] for tp, end in ends.items()):
@@ -78,8 +71,7 @@ def look(
 
 
 def settled(client: LogClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
-    """As :func:`look`, after partitions have been doubted whose leaders are being elected, or seem to be of before.
-    Raises BrokerError."""
+    """As :func:`look`, once elections are over; leaders that seem to be of before are doubted. Raises BrokerError."""
 
     def another() -> Look:
         looked = look(client, positions, known)
@@ -97,11 +89,9 @@ def judged(
     known: Mapping[TopicPartition, int],
     epoch_ends: Mapping[TopicPartition, int | None],
 ) -> Look:
-    """Judge `positions` by these ends.
-
-    `now`, `known`: epochs of the leaders that answered, and of those in whose logs the positions were.
-    `epoch_ends`: where the `known` epochs end in the logs of leaders of later ones; None where they do not know.
-    """
+    """Judge `positions` by these ends. `now`, `known`: epochs of the leaders that answered, and of those in whose logs
+    the positions were. `epoch_ends`: where the `known` epochs end in the logs of leaders of later ones; None where they
+    do not know."""
     replaced = {tp for tp in now if known.get(tp, now[tp]) > now[tp]}
     unanswered = {tp for tp in now if known.get(tp, now[tp]) < now[tp]} - epoch_ends.keys()
     answered = {tp: end for tp, end in epoch_ends.items() if end is not None}
@@ -125,11 +115,8 @@ def _before(ends: Mapping[TopicPartition, int], positions: Mapping[TopicPartitio
 
 
 def epoch_of(group: Committed) -> int:
-    """The leader epoch of a commit, or -1; that of another program is not believed.
-
-    Some clients commit 0, or the epoch of the offset at which they started, also when they have read on. A
-    position of a later epoch would seem to be lost.
-    """
+    """The leader epoch of this package's commits, else -1: some clients commit 0, or the epoch where they started, also
+    when they have read on, by which a position would seem to be lost."""
     return -1 if writer_of(group.metadata) is None else group.leader_epoch
 
 
@@ -150,12 +137,9 @@ class LeaderEpochs:
         committed: Mapping[TopicPartition, Committed],
         recreated: Callable[[TopicPartition], bool],
     ) -> None:
-        """Set the epochs of new positions, which are from the checkpoint, from the group, or from neither.
-
-        Where both agree, the later epoch holds: the member that committed under it was at this position in that log.
-
-        `recreated`: whether the partition's topic was recreated: the checkpoint's epoch is about another log.
-        """
+        """Set the epochs of new positions, which are from the checkpoint, from the group, or from neither. Where both
+        agree, the later epoch holds: the member that committed under it was at this position in that log. `recreated`:
+        whether the partition's topic was recreated: the checkpoint's epoch is about another log."""
         kept = checkpoint.left | checkpoint.positions
         for tp, position in positions.items():
             epochs = [-1]
@@ -200,12 +184,8 @@ class DataLoss:
         self._metrics = metrics
 
     def report(self, condition: str, problem: str, lost: int = 0) -> None:
-        """Stop the query, or log and count the loss.
-
-        `condition`: Spark's name for it.
-        `lost`: how many offsets; 0 where that cannot be known.
-        Raises DataLossError when failOnDataLoss is true.
-        """
+        """Stop the query, or log and count the loss. `condition`: Spark's name for it. `lost`: how many offsets; 0
+        where that cannot be known. Raises DataLossError when failOnDataLoss is true."""
         if self.fail:
             raise DataLossError(condition, f"{problem}. {STOP_OR_GO_ON}")
         log.warning("KAFKA_DATA_LOSS.%s: %s; going on, as failOnDataLoss is false", condition, problem)

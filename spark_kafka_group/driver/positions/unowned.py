@@ -22,11 +22,9 @@ def settled(
     query_id: str,
     end: GroupOffset,
 ) -> set[TopicPartition]:
-    """Partitions of `unowned` for which the group is right, as a query starts after the batch up to `end`.
-
-    The group has the very position, another program has committed since, or this query's metadata in the group says
-    that the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction.
-    """
+    """Partitions of `unowned` for which the group is right, as a query starts after the batch up to `end`. The group
+    has the very position, another program has committed since, or this query's metadata in the group says that the
+    batch went without the partition. Or the sink of the batch has committed its offsets in its transaction."""
     return {
         tp
         for tp, group in committed.items()
@@ -48,9 +46,7 @@ def undelivered(
     end: GroupOffset,
 ) -> dict[TopicPartition, int]:
     """The group's offsets of `unowned` after which the batch up to `end` has delivered nothing, as the query has said.
-
-    It went without the partition, or its sink has committed this offset together with all that it has written.
-    """
+    It went without the partition, or its sink has committed this offset together with all that it has written."""
     return {
         tp: group.offset
         for tp, group in _before(unowned, committed).items()
@@ -88,8 +84,7 @@ def left_behind(
     by_group: Collection[TopicPartition],
     unsubscribed: Collection[TopicPartition],
 ) -> dict[TopicPartition, int]:
-    """Positions of `unowned` that the checkpoint has to keep: those not `in_group` or `unsubscribed`, but for
-    partitions `by_group`."""
+    """Positions of `unowned` for the checkpoint to keep: not `in_group`, `unsubscribed` or `by_group`."""
     return {
         tp: at for tp, at in unowned.items() if tp not in by_group and (tp in unsubscribed or in_group.get(tp) != at)
     }

@@ -12,10 +12,8 @@ from spark_kafka_group.values.offsets import OffsetRange, TopicPartition, partit
 
 
 class EventLog:
-    """Appends an event a line; does nothing without a path.
-
-    Each line has ``time_ms``, ``event``, ``group``, ``member`` and ``generation``; then what belongs to the event.
-    """
+    """Appends an event a line; does nothing without a path. Each line has ``time_ms``, ``event``, ``group``, ``member``
+    and ``generation``; then what belongs to the event."""
 
     def __init__(self, path: str | None, group_id: str, member: str, clock: Callable[[], float] = time.time) -> None:
         self._file = Path(path).open("a", encoding="utf-8", buffering=1) if path is not None else None  # noqa: SIM115
@@ -54,8 +52,7 @@ class EventLog:
     def committed(
         self, generation: int, batch: int, offsets: Mapping[TopicPartition, int], sent: float | None = None
     ) -> None:
-        """Log offsets that the group has; `sent` is when they were sent, so that commits are in order across
-        members."""
+        """Log offsets that the group has; `sent`, the time when they were sent, orders commits across members."""
         if self._file is not None:
             self._write("committed", generation, sent, batch=batch, offsets=positions_to_json(offsets))
 

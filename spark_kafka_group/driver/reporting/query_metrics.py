@@ -12,38 +12,25 @@ from spark_kafka_group.wire.reactions import Request
 
 @dataclass
 class Metrics:
-    """Counts and times in the query's progress, since its process started.
+    """Counts and times in the query's progress, since its process started."""
 
-    `rebalances`: generations that the group, and not this query, asked for.
-    `rebalance`: how long they took, from giving partitions back to the new assignment.
-    `lost`: how often membership was lost.
-    `commit`: commits that this process made and that succeeded, with retries.
-    `failed_commits`: those that did not.
-    `offset_conflicts`: partitions for which checkpoint and group disagreed.
-    `hook_errors`: exceptions of the user's hooks.
-    `data_losses`: how often data were gone, with failOnDataLoss=false.
-    `offsets_lost`: how many offsets that were, as far as it can be known.
-    """
-
-    rebalances: int = 0
+    rebalances: int = 0  # generations that the group, and not this query, asked for
+    # How long they took, from giving partitions back to the new assignment
     rebalance: Timing = field(default_factory=Timing)
-    lost: int = 0
-    commit: Timing = field(default_factory=Timing)
-    failed_commits: int = 0
-    offset_conflicts: int = 0
-    hook_errors: int = 0
-    data_losses: int = 0
-    offsets_lost: int = 0
+    lost: int = 0  # how often membership was lost
+    commit: Timing = field(default_factory=Timing)  # commits that this process made and that succeeded, with retries
+    failed_commits: int = 0  # those that did not
+    offset_conflicts: int = 0  # partitions for which checkpoint and group disagreed
+    hook_errors: int = 0  # exceptions of the user's hooks
+    data_losses: int = 0  # how often data were gone, with failOnDataLoss=false
+    offsets_lost: int = 0  # how many offsets that were, as far as it can be known
 
     def to_json(
         self, requests: Mapping[Request, Timing], failed_rebalances: int, now_s: float, now_ms: float
     ) -> dict[str, float | None]:
-        """By their names in the progress; None for an event that has not happened, or not lately.
-
-        `requests`: requests that the coordinator answered without an error.
-        `failed_rebalances`: joins that it refused.
-        `now_s`, `now_ms`: now, by the clock of the timings and by that of the wall.
-        """
+        """By their names in the progress; None for an event that has not happened, or not lately. `requests`: requests
+        that the coordinator answered without an error. `failed_rebalances`: joins that it refused. `now_s`, `now_ms`:
+        now, by the clock of the timings and by that of the wall."""
         join, sync, beat = (requests[request] for request in (Request.JOIN, Request.SYNC, Request.HEARTBEAT))
 
         def at_ms(timing: Timing) -> int | None:
@@ -110,10 +97,8 @@ class BacklogAges:
         self._seen = {tp: _with(self._seen.get(tp, []), end, now_ms) for tp, end in ends.items()}
 
     def since_ms(self, tp: TopicPartition, position: int) -> float | None:
-        """When the record at `position` was appended, as far as known; None if there is no record yet.
-
-        Positions of one partition are asked for in ascending order: what lies before is forgotten.
-        """
+        """When the record at `position` was appended, as far as known; None if there is no record yet. Positions of one
+        partition are asked for in ascending order: what lies before is forgotten."""
         seen = self._seen.get(tp, [])
         above = next((n for n, s in enumerate(seen) if s.end > position), None)
         if above is None:

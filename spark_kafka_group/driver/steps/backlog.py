@@ -75,12 +75,9 @@ def _listed(tps: frozenset[TopicPartition]) -> str:
 def go_back(
     query: Query, begin: Mapping[TopicPartition, int], found: truncation.Look, ends_before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """New positions of partitions whose logs have lost their ends, in the group too.
-
-    `begin`: positions of the partitions that `found` suspects.
-    `ends_before`: ends of the logs as looked up before that.
-    Raises DataLossError, MembershipLostError, CommitError, BrokerError.
-    """
+    """New positions of partitions whose logs have lost their ends, in the group too. `begin`: positions of the
+    partitions that `found` suspects. `ends_before`: ends of the logs as looked up before that. Raises DataLossError,
+    MembershipLostError, CommitError, BrokerError."""
     standing, committer = query.standing, query.committer
     back = {}
     for tp, position in begin.items():
@@ -211,7 +208,6 @@ class Backlog:
         self.bounds.forget_topics(topics)
 
     def close(self) -> None:
-        """Close connections. Harmless when repeated."""
         self._long_poll.close()
 
     def _look(self, begin: Mapping[TopicPartition, int], max_offsets: int | None) -> truncation.Look:

@@ -35,11 +35,8 @@ def hand_over(query: Query) -> bool:
 
 
 def set_right(query: Query) -> None:
-    """Set back offsets that were disputed before Spark logged a batch, also of partitions that it does not read.
-
-    And set those right that the user had no right to see when positions were taken, once a commit has gone through.
-    Raises CommitTimeoutError, BrokerError when brokers do not answer: this is to be called again.
-    """
+    """Set back offsets that were disputed before Spark logged a batch, and, once a commit has gone through, those that
+    the user had no right to see. Raises CommitTimeoutError, BrokerError when it is to be called again."""
     standing, in_group = query.standing, query.committer.in_group
     wrong = standing.to_set_right
     if standing.is_unseen and in_group:

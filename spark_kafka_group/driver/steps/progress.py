@@ -38,26 +38,18 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Progress:
-    """A query at one trigger, its micro-batch planned.
-
-    `strategy`: what assigned the partitions.
-    `starts`: where each owned partition stands before that batch.
-    `positions`: where it stands when the batch has succeeded.
-    `ends`: ends of the logs of owned partitions, as last looked up.
-    `committed`: what the group has, of owned partitions.
-    `since_ms`: of partitions that are behind: when the record at their position was appended, as far as known.
-    `now_ms`: the moment of all this.
-    """
+    """A query at one trigger, its micro-batch planned."""
 
     group_id: str
     generation: Generation
-    strategy: str
-    starts: Mapping[TopicPartition, int]
-    positions: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
-    committed: Mapping[TopicPartition, int]
+    strategy: str  # what assigned the partitions
+    starts: Mapping[TopicPartition, int]  # where each owned partition stands before that batch
+    positions: Mapping[TopicPartition, int]  # where it stands when the batch has succeeded
+    ends: Mapping[TopicPartition, int]  # ends of the logs of owned partitions, as last looked up
+    committed: Mapping[TopicPartition, int]  # what the group has, of owned partitions
+    # Of partitions that are behind: when the record at their position was appended, as far as known
     since_ms: Mapping[TopicPartition, float]
-    now_ms: float
+    now_ms: float  # the moment of all this
 
     @property
     def behind(self) -> dict[TopicPartition, int]:

@@ -18,17 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def readable(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
-    """The `ranges` of the batch that ends at `end`, as far as they can still be read. Raises DataLossError,
-    BrokerError."""
+    """The `ranges` of the batch up to `end`, as far as they can be read. Raises DataLossError, BrokerError."""
     return _not_truncated(query, _not_deleted(query, ranges, end), end)
 
 
 def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> frozenset[TopicPartition]:
-    """Partitions of the batch in which others have gone on, or may: they are read again, and not committed.
-
-    No other member owns a partition while this query is alone in the group, even if it has left the topic. Raises
-    BrokerError.
-    """
+    """Partitions of the batch in which others may have gone on: they are read again, and not committed. While this
+    query is alone in the group no other member owns any. Raises BrokerError."""
     generation = query.generation
     committed = query.client.committed([r.tp for r in ranges])
     alone = generation.alone or query.subscription.manual
@@ -45,11 +41,8 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
 
 
 def refuse_in_another_group(query: Query, end: GroupOffset) -> None:
-    """See that a batch that the sink has not decided runs in the group in which it was planned.
-
-    The checkpoint names that group. So no later run would know that the offsets of another one say what is written.
-    Raises OptionError.
-    """
+    """See that a batch that the sink has not decided runs in the group in which it was planned. The checkpoint names
+    that group. So no later run would know that the offsets of another one say what is written. Raises OptionError."""
     if end.group_id not in (None, query.group_id):
         before = printable(str(end.group_id))
         raise OptionError(

@@ -47,11 +47,8 @@ NOBODY, UNKNOWN_GENERATION = "", -1  # of a batch that commits nothing
 
 
 class SinkTransaction:
-    """Publishes the offsets of the batch that runs.
-
-    `directory`: shared by the processes of this application.
-    Raises MembershipError by everything below, where the directory cannot be written, or another query has the same id.
-    """
+    """Publishes the offsets of the batch that runs. `directory`: shared by the processes of this application. Raises
+    MembershipError by everything below, where the directory cannot be written, or another query has the same id."""
 
     def __init__(self, query: Query, transactional_id: str, directory: Path | None) -> None:
         self.transactional_id = transactional_id
@@ -144,11 +141,8 @@ class SinkTransaction:
             remove(file, self._path)
 
     def abort_left(self, within_ms: float) -> None:
-        """Abort what the sink had left open of a batch when the file was removed.
-
-        Readers of committed records would wait for the timeout of its transactions. What cannot be aborted in time, the
-        next start aborts.
-        """
+        """Abort what the sink had left open of a batch when the file was removed. Readers of committed records would
+        wait for the timeout of its transactions. What cannot be aborted in time, the next start aborts."""
         from spark_kafka_group.options.transacting import Transacting, TransactionOptions
         from spark_kafka_group.transactions.deciding import abort_left
 
@@ -167,12 +161,9 @@ class SinkTransaction:
             )  # fmt: skip
 
     def _planned_of_own_file(self, file: IO[str]) -> last_batch.LastBatch | None:
-        """As :meth:`_planned`, if this process has planned its part.
-
-        The plan is read before the file is looked at: 1. A query is stopped, and this process is slow. 2. The query is
-        started again, and its new process puts a file in the place of this one. 3. Only then it plans a batch, perhaps
-        the same one.
-        """
+        """As :meth:`_planned`, if this process has planned its part. The plan is read before the file is looked at: 1.
+        A query is stopped, and this process is slow. 2. The query is started again, and its new process puts a file in
+        the place of this one. 3. Only then it plans a batch, perhaps the same one."""
         planned = self._planned()
         try:
             return planned if is_same(file, self._path) else None

@@ -79,10 +79,7 @@ class Taking:
             topic_changes.check_named(self._query, self._rules.starting)
 
     def _committed(self, tps: Collection[TopicPartition], stable: bool = True) -> dict[TopicPartition, Committed]:
-        """The group's commits for `tps`.
-
-        A new query with ``assign`` and explicit offsets needs no right on the group before its first commit.
-        """
+        """The group's commits for `tps`; a new query with ``assign`` and explicit offsets needs no right to see any."""
         try:
             return self._query.client.committed(tps, stable=stable) if tps else {}
         except AuthorizationError:
@@ -93,10 +90,8 @@ class Taking:
             raise
 
     def _committed_to(self, unsubscribed: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As :meth:`_committed`, for partitions of topics to which the user need not have a right any more.
-
-        Transactions of others that are not over keep nobody waiting. One of this query's own sink may hold its offset.
-        """
+        """As :meth:`_committed`, of topics to which the user need not have a right any more. Open transactions of
+        others keep nobody waiting; one of this query's own sink may hold its offset."""
         try:
             return self._committed(unsubscribed, stable=self._standing.proven.in_transaction)
         except AuthorizationError as error:
@@ -159,11 +154,8 @@ class Taking:
         self._yielded.learn(committed, proven, proven.batch + 1)
 
     def _tried_metadata(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> bool:
-        """Find out whether brokers keep metadata, where an offset without it would be taken for another program's.
-
-        This query's metadata is put on that offset now, as :meth:`_agree` would do, and is looked for. Returns whether
-        it was: the group's commits have changed then.
-        """
+        """Find out whether brokers keep metadata, by putting this query's on an offset that would else be taken for
+        another program's. Returns whether that was done: the group's commits have changed then."""
         query, standing = self._query, self._standing
         unsigned = {
             tp: committed[tp]
@@ -237,10 +229,7 @@ class Taking:
             warn_without_offset(query.client, query.group_id, without, self._rules.auto_offset_reset)
 
     def _warn_of_file_sinks(self, committed: Mapping[TopicPartition, Committed]) -> None:
-        """Log what nobody else says where Spark's file sinks would skip this query's batches: a source sees no sink.
-
-        A query that joins others is one more, and does not take the place of one that wrote into the same folder.
-        """
+        """Log, as nobody else does, that Spark's file sinks would skip batches of this query, which sees no sink."""
         query = self._query
         batch = rules.latest_batch_of_others(committed, query.query_id)
         is_first = query.subscription.manual or query.generation.alone

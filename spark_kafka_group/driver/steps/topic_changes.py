@@ -35,11 +35,8 @@ def void_offset(tp: TopicPartition, offset: int) -> str:
 
 
 def check_recreated(query: Query, committed_of: CommittedOf) -> list[str]:
-    """Find topics that were recreated since they were read, and drop the positions of the old ones; returns them.
-
-    An offset that another writer committed since then is the way out, so the group is asked before this is a loss.
-    Raises DataLossError, BrokerError.
-    """
+    """Drop, and return, topics that were recreated since they were read. An offset that another writer has committed
+    since is the way out, so the group is asked first. Raises DataLossError, BrokerError."""
     standing, owned = query.standing, query.generation.assignment
     now = query.client.topic_ids({tp.topic for tp in owned})
     topics = rules.recreated(standing.topic_ids, now)
@@ -54,11 +51,8 @@ def check_recreated(query: Query, committed_of: CommittedOf) -> list[str]:
 
 
 def check_deleted(query: Query) -> None:
-    """Report partitions that this query was reading and that do not exist any more.
-
-    Those that it does not own are looked up too: another member may have them, or they are gone. Topics that it had
-    left are missed where the subscription names them; a pattern names none. Raises DataLossError, BrokerError.
-    """
+    """Report partitions that this query was reading, also unowned ones, and that do not exist any more. Topics that it
+    had left are missed where the subscription names them. Raises DataLossError, BrokerError."""
     standing, subscription = query.standing, query.subscription
     read = (standing.proven.left if subscription.pattern is None else {}) | standing.proven.positions
     if not standing.deleted and not subscription.manual and read.keys() <= query.generation.assignment:
@@ -78,11 +72,8 @@ def check_deleted(query: Query) -> None:
 def check_added(
     query: Query, starts: Mapping[TopicPartition, rules.Start], offsets: Mapping[TopicPartition, int]
 ) -> None:
-    """New partitions must be there from their first record on.
-
-    One may only be new to this query, if it has not read all partitions of the topic before it, or if others had it
-    since this process started: they may have committed nothing. Raises DataLossError.
-    """
+    """New partitions must be there from their first record on, unless they may only be new to this query, or others,
+    who may have committed nothing, had them since this process started. Raises DataLossError."""
     standing = query.standing
     read, recreated = standing.proven.positions.keys(), standing.recreated
     of_others = set() if standing.is_restart else standing.existing_at_start
@@ -101,8 +92,7 @@ def check_added(
 
 
 def check_named(query: Query, starting: Bound) -> None:
-    """Partitions that options name one by one must be those that exist; retry topics need not be named. Raises
-    OptionError."""
+    """Partitions that options name must be those that exist; retry topics need not be named. Raises OptionError."""
     reading, there = query.options.reading, query.standing.existing_at_start
     for bound in (starting if query.standing.is_new_query else None, reading.ending):
         if bound is not None:
@@ -128,8 +118,7 @@ def unsubscribed(query: Query, tps: Collection[TopicPartition]) -> set[TopicPart
 
 
 def deleted_for_good(client: LogClient, tps: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Those of `tps` that do not exist, also when looked up again: a broker that just started may not know them yet.
-    Raises BrokerError."""
+    """Those of `tps` that two lookups do not find: a broker that just started may not know them. Raises BrokerError."""
     missing = set(tps)
 
     def look() -> bool:
