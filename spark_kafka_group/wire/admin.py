@@ -53,8 +53,7 @@ class LogRecord:
 
 
 class GroupAdmin:
-    """A group and the logs it reads, looked at from outside. A context manager. Raises BrokerError here, and by
-    everything below."""
+    """A group and the logs it reads, looked at from outside. A context manager. Everything here raises BrokerError."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._timeout_ms = options.connection.request_timeout_ms
@@ -139,8 +138,7 @@ class GroupAdmin:
         return found
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit without membership and with empty metadata, as Kafka's own tool does; refused while the group has
-        members. Raises CommitError with Kafka's error for each partition."""
+        """Commit, with empty metadata, for a group without members, as Kafka's own tool does. Raises CommitError."""
         request = commit_request(group, offsets, "")
         doing = f"committing offsets of group {group}"
 
@@ -176,8 +174,7 @@ class GroupAdmin:
         return found
 
     def topics_by_id(self) -> dict[str, str]:
-        """Names of the cluster's topics by their ids (KIP-516), as far as the user may see them; brokers before Kafka
-        2.8 have none."""
+        """Names of topics by their ids (KIP-516), as far as the user may see them; none before Kafka 2.8."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         found = self.retried("looking up topics", lambda left_ms: self.send(request)).topics
         return {str(t.topic_id): t.name for t in found if t.topic_id is not None and t.name is not None}
@@ -216,9 +213,7 @@ class GroupAdmin:
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[LogRecord]:
         """Records with start <= offset < end, as they lie in the log: also those of transactions that were aborted.
-
-        Ends where the log was at `end`, whether that was a record, a transaction's marker, or compacted away.
-        """
+        Ends where the log was at `end`, whether that was a record, a transaction's marker, or compacted away."""
         for found in self._polled({tp: start}, {tp: end}):
             yield from (record for _, records in found for record in records)
 

@@ -61,12 +61,9 @@ logging.getLogger("kafka.cluster").addFilter(logged_already)
 
 
 class Calls:
-    """The driver's consumer, connected to a broker, and calls to it.
-
-    `of_a_member`: more settings of kafka-python's, for a consumer that may join a group.
-    `answers`: answers to its coordinator, if :meth:`Answers.listen_to` was called.
-    Raises BrokerError when no broker can be reached.
-    """
+    """The driver's consumer, connected to a broker, and calls to it. `of_a_member`: more settings of kafka-python's,
+    for a consumer that may join a group. `answers`: answers to its coordinator, if :meth:`Answers.listen_to` was
+    called. Raises BrokerError when no broker can be reached."""
 
     def __init__(self, options: ClientOptions, **of_a_member: Any) -> None:
         self.options = options
@@ -105,11 +102,8 @@ class Calls:
     def retried(
         self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None, limit: str = API_TIMEOUT
     ) -> Any:
-        """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.default.api.timeout.ms).
-
-        kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
-        Raises GroupKafkaError.
-        """
+        """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.default.api.timeout.ms):
+        kafka-python lets retriable errors of a lost connection through. Raises GroupKafkaError."""
         limit_s = (timeout_ms or self.options.connection.default_api_timeout_ms) / 1000
         deadline = min(self._ends_at, time.monotonic() + limit_s)
         with translated(doing, self.answers, limit, lambda: self.manager.last_failure):

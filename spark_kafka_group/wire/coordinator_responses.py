@@ -45,21 +45,15 @@ class LongUnknownError(kafka_errors.KafkaError):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error that a broker answered.
+    """An error that a broker answered."""
 
-    `error`: Kafka's name of it.
-    `request`: the request that it answers; None when that was not about groups.
-    `topics`: the topics it is about, if it is about topics.
-    `failed`, `done`: of a commit or an OffsetFetch: partitions with an error, by its name, and partitions without.
-    `lacks`: what is not to be had, where nothing was sent, as brokers lack the request; else empty.
-    """
-
-    error: str
-    request: Request | None = None
-    topics: frozenset[str] = frozenset()
+    error: str  # Kafka's name of it
+    request: Request | None = None  # the request that it answers; None when that was not about groups
+    topics: frozenset[str] = frozenset()  # the topics it is about, if it is about topics
+    # Of a commit or an OffsetFetch: partitions with an error, by its name
     failed: dict[TopicPartition, str] = field(default_factory=dict)
-    done: frozenset[TopicPartition] = frozenset()
-    lacks: str = ""
+    done: frozenset[TopicPartition] = frozenset()  # of these: partitions without an error
+    lacks: str = ""  # what is not to be had, where nothing was sent, as brokers lack the request; else empty
 
     @property
     def reaction(self) -> Reaction | None:
@@ -116,7 +110,6 @@ class Answers:
         self._unknown_since = None
 
     def last_described(self) -> str | None:
-        """`last` as text."""
         return None if self.last is None else f"last answer: {self.last.describe(self.facts)}"
 
     def _listening(self, request: Request, handle: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,26 +34,18 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Way:
-    """How a server is reached.
+    """How a server is reached."""
 
-    `within_s`: of the request with all of its answer.
-    `connect_within_s`: of connecting, the proxy and TLS left aside.
-    `context`: the system's certificates, where it is None. Threads do not share it.
-    `proxy`: ``http://host:port``; that of the environment, if it names one, where it is None.
-    `largest`: bytes of the answer.
-    """
-
-    within_s: float
-    connect_within_s: float | None = None
-    context: ssl.SSLContext | None = None
-    proxy: str | None = None
-    largest: int = LARGEST
+    within_s: float  # of the request with all of its answer
+    connect_within_s: float | None = None  # of connecting, the proxy and TLS left aside
+    context: ssl.SSLContext | None = None  # the system's certificates, where it is None. Threads do not share it.
+    proxy: str | None = None  # ``http://host:port``; that of the environment, if it names one, where it is None
+    largest: int = LARGEST  # bytes of the answer
 
 
 def send(url: str, way: Way, headers: Mapping[str, str], data: bytes | None = None) -> bytes:
-    """The body of the answer to a GET, or to a POST where there is `data`. Raises urllib.error.HTTPError: an answer
-    that is none of success; :func:`body` reads it. Raises OSError when no complete answer comes within this time.
-    Raises http.client.HTTPException when the answer is not HTTP. Raises TooLargeError."""
+    """The body of the answer to a GET, or a POST with `data`. Raises urllib.error.HTTPError without success (see
+    :func:`body`), OSError when it is late, http.client.HTTPException when it is not HTTP, TooLargeError."""
     request = urllib.request.Request(url, data=data, headers=dict(headers))
     proxies = [] if way.proxy is None else [urllib.request.ProxyHandler({"http": way.proxy, "https": way.proxy})]
     opener = urllib.request.build_opener(_NoRedirects, *proxies, *_handlers(way))

@@ -50,11 +50,8 @@ def by_leader(manager: Any, asked: Mapping[TopicPartition, T]) -> dict[int, dict
 
 
 async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
-    """The end of each epoch; None where the leader knows of none.
-
-    A partition is not in the result when a later leader than `current` has been elected. Raises KafkaError: a retriable
-    one where the leader is not known, or not yet `current`.
-    """
+    """The end of each epoch, None where the leader knows of none; not there when a later leader than `current` was
+    elected. Raises KafkaError: a retriable one where the leader is not known, or not yet `current`."""
     ends: dict[TopicPartition, int | None] = {}
     for node_id, of_node in by_leader(manager, asked).items():
         response = await manager.send(_request(of_node), node_id=node_id)

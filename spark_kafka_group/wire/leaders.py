@@ -43,10 +43,8 @@ C = TypeVar("C", bound=BrokerConnection)
 
 
 class Leaders(Generic[C]):
-    """Who leads a partition, and a connection to each broker that is asked for.
-
-    `role`: ends the client id that brokers see.
-    """
+    """Who leads a partition, and a connection to each broker that is asked for. `role`: ends the client id that brokers
+    see."""
 
     def __init__(self, options: ClientOptions, role: str) -> None:
         self._options = options
@@ -75,11 +73,8 @@ class Leaders(Generic[C]):
         return None if self._client is None else self._client._manager.last_failure
 
     def reach(self, limit: str = REQUEST_TIMEOUT) -> None:
-        """Reach a broker, if none was reached yet.
-
-        `limit`: what sets the limit, for the error.
-        Raises BrokerError when none answers within kafka.request.timeout.ms.
-        """
+        """Reach a broker, if none was reached yet. `limit`: what sets the limit, for the error. Raises BrokerError when
+        none answers within kafka.request.timeout.ms."""
         with translated(f"connecting to {self._options.connection.bootstrap_servers}", limit=limit):
             self._bootstrapped()
 
@@ -89,12 +84,9 @@ class Leaders(Generic[C]):
         refresh: bool,
         topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[TopicPartition, int]:
-        """Node id of the leader of each partition that has one.
-
-        `refresh`: ask the cluster even where an answer is known: a leader may have moved.
-        `topic_ids`: without partitions of topics that have other ids than these.
-        Raises BrokerError.
-        """
+        """Node id of the leader of each partition that has one. `refresh`: ask the cluster even where an answer is
+        known: a leader may have moved. `topic_ids`: without partitions of topics that have other ids than these. Raises
+        BrokerError."""
         topics = {tp.topic for tp in tps}
         with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
             manager = self._bootstrapped()._manager
@@ -141,11 +133,8 @@ class Leaders(Generic[C]):
         return epoch
 
     def metadata_to_write(self, topics: Collection[str], within_ms: float) -> list[Any]:
-        """A broker's answer about topics, with the operations that are allowed; raises kafka-python's errors.
-
-        Those are made where brokers make topics. Their leaders are known from then on. It has all topics that were
-        looked up before, too, which are not made: one that was deleted stays so, though another one is written to.
-        """
+        """A broker's answer about topics, with allowed operations; raises kafka-python's errors. Brokers may make these
+        topics, not others that were looked up before, which it has, too. Their leaders are known then."""
         began_s = time.monotonic()
         manager = self._bootstrapped(within_ms)._manager
         cluster = manager.cluster
@@ -215,7 +204,6 @@ class Leaders(Generic[C]):
             self.close()
 
     def close(self) -> None:
-        """Close everything."""
         self.drop_all()
         if self._client is not None:
             self._client.close()
@@ -255,10 +243,7 @@ class Leaders(Generic[C]):
         return conn if conn.connected else await self._quiet(node_id)
 
     async def _quiet(self, node_id: int) -> Any:
-        """kafka-python's connection to a node, once no response is due on it, or it is closed.
-
-        It may be that of lookups: a response may be due, or it is authenticated again.
-        """
+        """kafka-python's connection to a node, closed, or with no response due: lookups and logins may use it, too."""
         client = self._bootstrapped()
         conn = await client._manager.get_connection(node_id)
         while not conn.closed and (conn.in_flight_requests or conn._reauth.is_reauthenticating):
@@ -322,10 +307,8 @@ V = TypeVar("V")
 
 
 class KeptConnections(Generic[K, V]):
-    """By key, what has connections, for one user at a time. What is kept is closed when the process ends.
-
-    Kept by the process, too: one that was forked from another must not use its connections.
-    """
+    """By key, what has connections, for one user at a time. What is kept is closed when the process ends. Kept by the
+    process, too: one that was forked from another must not use its connections."""
 
     def __init__(self, close: Callable[[V], object]) -> None:
         self._close = close

@@ -48,13 +48,8 @@ def reading_uncommitted(inside: Any) -> Iterator[None]:
 
 
 class LogClient:
-    """Partitions, their leaders, and the offsets of their logs.
-
-    Not for several threads.
-
-    `calls`: of the consumer that asks; None for one of its own, without a group.
-    Raises BrokerError when no broker can be reached.
-    """
+    """Partitions, their leaders, and the offsets of their logs. Not for several threads. `calls`: of the consumer that
+    asks; None for one of its own, without a group. Raises BrokerError when no broker can be reached."""
 
     def __init__(self, options: ClientOptions, calls: Calls | None = None) -> None:
         self._options = options
@@ -112,11 +107,8 @@ class LogClient:
         return known & subscription.partitions if subscription.manual else known
 
     def existing(self, tps: Collection[TopicPartition], of_any: bool = False) -> set[TopicPartition]:
-        """Those of `tps` that exist, asked of the cluster now.
-
-        `of_any`: ask any broker, not the one that is connected: it may be cut off from the others, and not know it.
-        Raises BrokerError.
-        """
+        """Those of `tps` that exist, asked of the cluster now. `of_any`: ask any broker, not the one that is connected:
+        it may be cut off from the others, and not know it. Raises BrokerError."""
         manager = self._manager
 
         def refresh() -> Any:
@@ -155,10 +147,7 @@ class LogClient:
         return offsets
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """First offset of each log whose record has this timestamp or a later one; None where there is none.
-
-        A partition that no longer exists is not in the result.
-        """
+        """First offset of each log as new as its time, None without one; without partitions that are gone."""
 
         records = self.offsets_for_times(times_ms)
         return {tp: None if record is None else record.offset for tp, record in records.items()}
@@ -181,10 +170,8 @@ class LogClient:
 
     def end_offsets(self, tps: Collection[TopicPartition], led_only: bool = False) -> dict[TopicPartition, int]:
         """How far each log may be read: to the offset its next record will get, under read_committed to the last stable
-        offset. A partition that no longer exists is not in the result.
-
-        `led_only`: leave out partitions that have no leader.
-        """
+        offset. A partition that no longer exists is not in the result. `led_only`: leave out partitions that have no
+        leader."""
 
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
             found = self._consumer._fetcher.offsets_by_times(dict.fromkeys(wanted, OffsetSpec.LATEST), timeout_ms)
@@ -204,18 +191,13 @@ class LogClient:
         return {tp for tp in tps if leader_of(tp) == NO_LEADER}
 
     def leader_epochs(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Epochs of the leaders that answered the last :meth:`end_offsets`; none before Kafka 2.3. No I/O.
-
-        Every offset up to the end of a log was in the log of that leader.
-        """
+        """Epochs of the leaders that answered the last :meth:`end_offsets`; none before Kafka 2.3. No I/O."""
         known = {tp: self._leader_epochs.get(tp, NO_EPOCH) for tp in tps}
         return {tp: epoch for tp, epoch in known.items() if epoch != NO_EPOCH}
 
     def epoch_ends(self, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
-        """Where the records of leader epochs end in the logs (KIP-320); None where a log's leader does not know.
-
-        A partition that no longer exists, or that has a later leader than was asked, is not in the result.
-        """
+        """Where the records of leader epochs end in the logs (KIP-320); None where a log's leader does not know. A
+        partition that no longer exists, or that has a later leader than was asked, is not in the result."""
 
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
             of = {TopicPartition(*tp): asked[TopicPartition(*tp)] for tp in wanted}

@@ -23,10 +23,8 @@ Ends = dict[TopicPartition, int]
 
 
 class FetchedEnds:
-    """Whether look-ups of ends are too low, found out once; and the ends by Fetch where they are.
-
-    `run`: runs a call of kafka-python's on its loop, bounded.
-    """
+    """Whether look-ups of ends are too low, found out once; and the ends by Fetch where they are. `run`: runs a call of
+    kafka-python's on its loop, bounded."""
 
     def __init__(self, manager: Any, run: Callable[[Callable[[], Any]], Any]) -> None:
         self._manager = manager

@@ -38,11 +38,7 @@ def can_find_newest(manager: Any) -> bool:
 
 
 def believed(tp: TopicPartition, time_ms: int, record: OffsetAndTimestamp) -> OffsetAndTimestamp:
-    """The answer to a look-up by time, if it is one.
-
-    Brokers that are not Apache's were seen to answer with an offset and no timestamp, and with an older record. Raises
-    BrokerError.
-    """
+    """The answer to a look-up by time. Raises BrokerError for an older record, or none, as some brokers answer."""
     if time_ms >= 0 and record.timestamp_ms < time_ms:
         older = "no timestamp" if record.timestamp_ms < 0 else f"the older timestamp {record.timestamp_ms}"
         raise BrokerError(

@@ -59,13 +59,9 @@ class BrokersAwayError(Exception):
 
 
 class QueryOutage:
-    """Whether brokers are away, since when, and the error of the last attempt.
-
-    Brokers that a query has never reached are no outage: their address is likely to be wrong for good.
-
-    `limit_ms`: option maxBrokerOutage.
-    `now_s`, `clock_s`: the time of day, and one that never jumps.
-    """
+    """Whether brokers are away, since when, and the error of the last attempt. Brokers that a query has never reached
+    are no outage: their address is likely to be wrong for good. `limit_ms`: option maxBrokerOutage. `now_s`, `clock_s`:
+    the time of day, and one that never jumps."""
 
     def __init__(
         self,
@@ -91,9 +87,8 @@ class QueryOutage:
         return self._since is not None
 
     def attempt(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which has to be one that can be made again. Raises BrokersAwayError when brokers do not
-        answer, and the query may go on waiting for them; BrokerTimeoutError when they have been away for longer than
-        maxBrokerOutage."""
+        """The result of `call`, which must be repeatable. Raises BrokersAwayError when brokers do not answer, and the
+        query may go on waiting; BrokerTimeoutError when that has taken longer than maxBrokerOutage."""
         began = self._now_s(), self._clock_s()
         try:
             if self.away:
@@ -182,11 +177,8 @@ class Client(Protocol):
 
 
 class TaskOutage:
-    """Partitions of one task whose leaders do not answer, since when, and the last error. For one thread.
-
-    maxBrokerOutage limits the time without an answer. kafkaConsumer.pollTimeoutMs limits the time of a broker that
-    answers without records.
-    """
+    """Partitions of a task whose leaders do not answer, since when, and the last error. For one thread. Its limit is
+    maxBrokerOutage; of brokers that answer without records it is kafkaConsumer.pollTimeoutMs."""
 
     def __init__(
         self,
@@ -240,8 +232,7 @@ class TaskOutage:
         time.sleep(max(0.0, self._again_at - self._clock()))
 
     def missed(self, tps: Collection[TopicPartition], problem: Exception | str) -> None:
-        """Take note that no leader answered for these partitions. Raises BrokerTimeoutError when that has been so for
-        longer than maxBrokerOutage."""
+        """No leader answered for these partitions. Raises BrokerTimeoutError after more than maxBrokerOutage."""
         now, now_s = self._clock(), self._now_s()
         if not self._missed:
             self._since, self._attempts, self._pause_s, self._warned = (now_s, now), 0, self._first_pause_s, False

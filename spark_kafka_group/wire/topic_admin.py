@@ -33,8 +33,7 @@ OFFSETS_AT_ONCE = 2_000
 
 
 class TopicAdmin(GroupAdmin):
-    """As :class:`GroupAdmin`, for whole topics. Not for several threads. Raises BrokerError here, and by everything
-    below."""
+    """As :class:`GroupAdmin`, for whole topics, in one thread. Everything here raises BrokerError."""
 
     def __init__(self, options: ClientOptions) -> None:
         super().__init__(options)
@@ -63,10 +62,7 @@ class TopicAdmin(GroupAdmin):
         return self._all_topics(Subscription(pattern=""))
 
     def lookups(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
-        """The answer to each lookup; as many at once as :data:`OFFSETS_AT_ONCE` allows.
-
-        Partitions whose records the broker does not unpack are not in it; a warning names their topics once.
-        """
+        """The answers, OFFSETS_AT_ONCE at a time; without partitions that brokers do not unpack, after a warning."""
         found: list[Found] = []
         for several in in_turns(lookups, OFFSETS_AT_ONCE):
             found += self._at_once(doing, several)
@@ -125,8 +121,7 @@ class TopicAdmin(GroupAdmin):
         return found
 
     def bytes_of(self, leaders: Mapping[TopicPartition, BrokerNode | None]) -> dict[TopicPartition, int] | None:
-        """Bytes on the disk of each partition's leader; None where the user may not look (Describe on the cluster), or
-        brokers do not tell."""
+        """Bytes on the disk of each partition's leader; None where the user lacks Describe, or brokers do not tell."""
         if version_of(self._manager, DescribeLogDirsRequest) < 0:
             return None
         topic_type = DescribeLogDirsRequest.DescribableLogDirTopic
@@ -204,10 +199,8 @@ SESSION_BOUNDS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms"
 
 
 def session_bounds(node_id: int, send: Callable[[Any], Any]) -> tuple[int, int] | None:
-    """Least and greatest session timeout that a broker takes; None where it does not say so.
-
-    `send`: sends a request to that broker and returns its response. Its user needs DescribeConfigs on the cluster.
-    """
+    """Least and greatest session timeout that a broker takes; None where it does not say so. `send`: sends a request to
+    that broker and returns its response. Its user needs DescribeConfigs on the cluster."""
     try:
         found = integers_of(send(settings_request(BROKER, str(node_id))), SESSION_BOUNDS)
     except kafka_errors.KafkaError:  # the error is about something else

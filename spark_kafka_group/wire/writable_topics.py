@@ -34,11 +34,8 @@ class LongWait:
         self._since: float | None = None
 
     def lasts(self, what: str, waited_s: float, problem: Callable[[], object]) -> None:
-        """Warn of a wait that is long by now, once.
-
-        `what`: the partition, or what is looked up.
-        `problem`: says why there is no answer.
-        """
+        """Warn of a wait that is long by now, once. `what`: the partition, or what is looked up. `problem`: says why
+        there is no answer."""
         if self._since is None and waited_s >= SAID_AFTER_S:
             self._since = self._clock() - waited_s
             log.warning(
@@ -62,15 +59,9 @@ LeadersOfTopic = tuple[int | None, ...]
 
 
 class WritableTopics:
-    """What brokers say of topics, kept for kafka.metadata.max.age.ms.
-
-    A topic that does not exist is made when it is asked for, where brokers have auto.create.topics.enable, as with
-    Java's producer.
-
-    `cluster`: its client asks.
-    `within_ms`: how long brokers may take to answer.
-    `limit`: of that, for errors.
-    """
+    """What brokers say of topics, kept for kafka.metadata.max.age.ms. A topic that does not exist is made when it is
+    asked for, where brokers have auto.create.topics.enable, as with Java's producer. `cluster`: its client asks.
+    `within_ms`: how long brokers may take to answer. `limit`: of that, for errors."""
 
     def __init__(
         self, cluster: Leaders[Any], within_ms: float, max_age_ms: int, limit: str = "kafka.max.block.ms"
@@ -82,11 +73,9 @@ class WritableTopics:
         self._known: dict[str, tuple[float, LeadersOfTopic]] = {}
 
     def leaders(self, topic: str, refresh: bool = False) -> LeadersOfTopic:
-        """Node id of the leader of each partition; None for one without a leader.
-
-        `refresh`: ask even where a recent answer is known.
-        Raises BrokerError when the topic does not exist, the user may not write to it, or no broker answers in time.
-        """
+        """Node id of the leader of each partition; None for one without a leader. `refresh`: ask even where a recent
+        answer is known. Raises BrokerError when the topic does not exist, the user may not write to it, or no broker
+        answers in time."""
         if refresh:
             self._known.pop(topic, None)
         self.look_up([topic])
@@ -165,8 +154,7 @@ REACHED_WITHIN_MS = 10_000
 
 
 def check(options: SinkOptions) -> None:
-    """Look the topic of the option up, or only reach brokers: topics of a column are looked up by the tasks that have
-    rows for them. Raises BrokerError."""
+    """Look the option's topic up, or only reach brokers: tasks look up topics of a column. Raises BrokerError."""
     topic = options.writing.topic
     limits_ms = {
         f"{REACHED_WITHIN_MS // 1000} s": REACHED_WITHIN_MS,

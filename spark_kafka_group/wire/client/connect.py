@@ -58,13 +58,9 @@ def translated(
     limit: str = REQUEST_TIMEOUT,
     failure: Callable[[], str | None] = lambda: None,
 ) -> Iterator[None]:
-    """Turn kafka-python's errors into ours.
-
-    `doing`: the action, for the error's text.
-    `answers`: the coordinator's answers meanwhile, where errors that may pass are retried until the limit.
-    `limit`: the option that sets the limit.
-    `failure`: returns why the last connection failed, for the text at the limit.
-    """
+    """Turn kafka-python's errors into ours. `doing`: the action, for the error's text. `answers`: the coordinator's
+    answers meanwhile, where errors that may pass are retried until the limit. `limit`: the option that sets the limit.
+    `failure`: returns why the last connection failed, for the text at the limit."""
     if answers is not None:
         answers.forget()
     try:
@@ -133,8 +129,7 @@ def _answered(error: Exception) -> Refusal | None:
 
 
 def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
-    """Settings of every connection, by kafka-python's names. Raises OptionError when a file that security settings name
-    cannot be read here."""
+    """Settings of every connection, by kafka-python's names. Raises OptionError when a file cannot be read."""
     return (
         security_configs(options.security)
         | options.connection.passed_on()
@@ -163,11 +158,8 @@ def _socket_options(options: ClientOptions) -> list[tuple[int, int, int]]:
 def reached_client(
     configs: Mapping[str, Any], within_ms: float, reached_before: bool, speaks: bool = True
 ) -> KafkaNetClient:
-    """A client of kafka-python's, without a thread, that has reached a broker; raises kafka-python's errors.
-
-    `configs`: of :func:`connection_configs`, changed or not.
-    `speaks`, `reached_before`: as of :func:`connected`.
-    """
+    """A client of kafka-python's, without a thread, that has reached a broker; raises kafka-python's errors. `configs`:
+    of :func:`connection_configs`, changed or not. `speaks`, `reached_before`: as of :func:`connected`."""
     client = net_client(reached_before, speaks, **configs)
     try:
         client._manager.bootstrap(within_ms)
@@ -187,12 +179,8 @@ def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> Kaf
 def connected(
     kind: type[T], options: ClientOptions, role: str, speaks: bool = True, reached_before: bool = False, **configs: Any
 ) -> T:
-    """A client of kafka-python's that has reached a broker.
-
-    `speaks`: whether it logs that no broker can be reached.
-    `reached_before`: as of :class:`Manager`.
-    Raises BrokerError.
-    """
+    """A client of kafka-python's that has reached a broker. `speaks`: whether it logs that no broker can be reached.
+    `reached_before`: as of :class:`Manager`. Raises BrokerError."""
     clients: list[KafkaNetClient] = []
     connection = connection_configs(options, role)
     unknown = {name: connection.pop(name) for name in set(connection) - set(kind.DEFAULT_CONFIG)}  # type: ignore[attr-defined]

@@ -25,10 +25,7 @@ RAISING = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def put_off(wake: Callable[[], None]) -> Iterator[None]:
-    """In this block signals call `wake`, and no handlers; these run when it is left. A no-op in other threads.
-
-    `wake`: ends the block's waiting; called from a signal handler.
-    """
+    """Signals call `wake`, which ends the block's waiting, and handlers run after it. A no-op in other threads."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -74,7 +71,5 @@ class Selector(NetworkSelector):  # type: ignore[misc]
 
     def has_paused_since(self, begun_s: float) -> bool:
         """Whether the loop has just resumed after a pause, and what began at that time.monotonic() is from before it.
-
-        Then its time may be over because nobody looked, and that says nothing of brokers.
-        """
+        Then its time may be over because nobody looked, and that says nothing of brokers."""
         return begun_s < self._resumed_s and time.monotonic() - self._resumed_s < PAUSED_S

@@ -29,8 +29,7 @@ class Tickets:
         self._cache = f"MEMORY:groupkafka-{os.getpid()}-{id(self)}"
 
     def context(self, host: str) -> Any:
-        """A context with the broker on a host, before its first token. Raises OptionError when the keytab cannot be
-        read."""
+        """A context with the broker on a host, before its first token. Raises OptionError without a readable keytab."""
         import gssapi
 
         sent = stores.sent_along(CONFIG_FILE)

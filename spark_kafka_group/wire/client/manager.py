@@ -140,11 +140,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return future.add_both(ended)
 
     def least_loaded_node(self) -> Any:
-        """As kafka-python's, but a broker that was not reached comes last: connections to it may be dead.
-
-        If none was reached, brokers may be back at other addresses, which those of kafka.bootstrap.servers know:
-        they are asked, too, unless kafka.metadata.recovery.strategy is none.
-        """
+        """As kafka-python's, but brokers not reached come last, as their connections may be dead; if none was, those of
+        kafka.bootstrap.servers are asked, too, by default of kafka.metadata.recovery.strategy."""
         node_id = super().least_loaded_node()
         if node_id is not None and not self._is_away(node_id):
             return node_id
@@ -188,10 +185,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return self.cluster.add_coordinator(at, CoordinatorType.TRANSACTION, f"connection {of_another}")
 
     def any_node(self) -> Any:
-        """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it.
-
-        So may all that were reached, so one that was not is asked now and then.
-        """
+        """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it. So
+        may all that were reached, so one that was not is asked now and then."""
         known = [broker.node_id for broker in self.cluster.brokers()]
         nodes = [node_id for node_id in known if not self._is_away(node_id)]
         self._any_asked += 1
@@ -211,7 +206,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     async def _do_bootstrap(self, deadline: float | None) -> Any:
         self._bootstrap = time.monotonic(), math.inf if deadline is None else deadline
         self._wrong.begin()
-        late = self._net.call_later(SAY_AFTER_S, self._warn_unreachable)
+        late = self._net.call_later(
+            SAY_AFTER_S, lambda: self._reach.warn_unreachable(self._everyone(), self._goes_on())
+        )
         try:
             result = await super()._do_bootstrap(deadline)
             self._note_met()
@@ -225,9 +222,6 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._bootstrap = None
             if not late.is_done:
                 self._net.cancel(late)
-
-    def _warn_unreachable(self) -> None:
-        self._reach.warn_unreachable(self._everyone(), self._goes_on())
 
     def _everyone(self) -> set[str]:
         """Addresses of all brokers that are known."""

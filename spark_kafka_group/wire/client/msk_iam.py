@@ -33,8 +33,7 @@ class Keys:
         self._made: Any = None
 
     def frozen(self) -> Any:
-        """Access key, secret key and token that are valid now. Raises AuthenticationError when there are none, or the
-        role must not be assumed; BrokerError when that may pass."""
+        """Keys and token that are valid now. Raises AuthenticationError, or BrokerError when the lack may pass."""
         from botocore.exceptions import BotoCoreError, ClientError, PartialCredentialsError, ProfileNotFound
 
         try:

@@ -32,14 +32,9 @@ def address(host: str, port: int) -> str:
 
 
 class Reach:
-    """Results of one client's attempts to connect. For one thread.
-
-    A connection that ends says nothing yet: the next attempt may work.
-
-    `who`: the client, for the text.
-    `speaks`: False if the caller warns, or for a second client of a query, which has the same outage.
-    `none`: whether the last attempts to reach each of the brokers have failed.
-    """
+    """Results of one client's attempts to connect. For one thread. A connection that ends says nothing yet: the next
+    attempt may work. `who`: the client, for the text. `speaks`: False if the caller warns, or for a second client of a
+    query, which has the same outage. `none`: whether the last attempts to reach each of the brokers have failed."""
 
     def __init__(self, who: str, speaks: bool = True, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._who = who

@@ -57,10 +57,8 @@ def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
 
 
 def explained(address: str, error: Exception, config: Mapping[str, Any], first: bytes = b"") -> Any:
-    """The error that ended an attempt to connect, as one that says what to change.
-
-    `first`: the first bytes that came from there.
-    """
+    """The error that ended an attempt to connect, as one that says what to change. `first`: the first bytes that came
+    from there."""
     cause: Exception = error
     while cause.args and isinstance(cause.args[0], Exception):
         cause = cause.args[0]
@@ -183,12 +181,8 @@ def _why_untrusted(error: ssl.SSLCertVerificationError) -> str:
 
 
 def why_not(broker: Any) -> str | None:
-    """Why a broker cannot be read from, by the versions of requests that it takes; None if it can.
-
-    Fetch 4 came with the record format that has headers, with Kafka 0.11, together with lookups that make no topic.
-
-    `broker`: kafka-python's BrokerVersionData.
-    """
+    """Why a broker cannot be read from; None if it can. Fetch 4 came with the record format that has headers, in Kafka
+    0.11, and with lookups that make no topic. `broker`: kafka-python's BrokerVersionData."""
     oldest, newest = broker.api_versions.get(FetchRequest.API_KEY, (VERSIONS[0], VERSIONS[-1]))
     if newest < VERSIONS[0]:
         return f"this broker is Kafka {broker.broker_version_str}, and 0.11 or newer is needed"

@@ -39,10 +39,7 @@ TCP_CONNECT_S = 5.0  # time for three SYNs: a host that answers none of them is 
 
 
 def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: float | None) -> float:
-    """How long an answer to `request` may take: never longer than kafka.request.timeout.ms.
-
-    A heartbeat has to be repeated before the session ends, even where the timeout is longer.
-    """
+    """How long an answer may take: kafka.request.timeout.ms, but a heartbeat's has to be repeated in the session."""
     kind = type(request).__name__
     if kind in ANY_BROKER:
         return min(request_timeout_ms, max(ANY_BROKER_MS, request_timeout_ms / (2 * PART_OF_TIMEOUT)))
@@ -56,9 +53,7 @@ def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: flo
 
 def connecting_ms(setup_ms: float, session_timeout_ms: float | None, failed: int) -> float:
     """How long an attempt to connect to the coordinator may take, after so many that failed; at most `setup_ms`.
-
-    Heartbeats wait for it. The kernel of a process that hangs accepts connections, and the process answers none.
-    """
+    Heartbeats wait for it. The kernel of a process that hangs accepts connections, and the process answers none."""
     if session_timeout_ms is None:
         return setup_ms
     return min(setup_ms, max(LEAST_HEARTBEAT_MS, session_timeout_ms / PART_OF_TIMEOUT) * float(LONGER**failed))

@@ -43,8 +43,7 @@ install()
 
 
 def security_configs(security: Security) -> dict[str, Any]:
-    """Settings of kafka-python's clients. Raises OptionError when a file is not as it was when the options were
-    checked, or not there, as on an executor."""
+    """Settings of kafka-python's clients. Raises OptionError when a file has changed, or is missing on an executor."""
     configs: dict[str, Any] = {"security_protocol": security.security_protocol}
     if security.tls:
         from spark_kafka_group.options.security.tls import client_context

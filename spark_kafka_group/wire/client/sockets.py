@@ -88,12 +88,8 @@ FIRST_BYTES = 8
 
 
 class LastWordsMixin:
-    """A transport that passes on the bytes that arrived before a connection ended.
-
-    kafka-python's drops them, and with them a broker's reason for closing: the refusal of a password.
-
-    `first`: the first bytes that have arrived.
-    """
+    """A transport that passes on the bytes that arrived before a connection ended. kafka-python's drops them, and with
+    them a broker's reason for closing: the refusal of a password. `first`: the first bytes that have arrived."""
 
     first = b""
     _ended: Exception | None = None

@@ -46,11 +46,8 @@ class Token:
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """A source of tokens, each used for most of its life; for several threads.
-
-    `get`: makes a token.
-    `extensions`: SASL extensions to send with it.
-    """
+    """A source of tokens, each used for most of its life; for several threads. `get`: makes a token. `extensions`: SASL
+    extensions to send with it."""
 
     def __init__(
         self,
@@ -67,8 +64,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._refresh_at = self._over_at = -1.0
 
     def token(self) -> str:
-        """A token that is valid now. Raises AuthenticationError, BrokerError when there is none; the latter when that
-        may pass."""
+        """A token that is valid now. Raises AuthenticationError, or BrokerError when the lack may pass."""
         asked_at = self._clock()
         with self._lock:
             if self._clock() >= self._refresh_at:

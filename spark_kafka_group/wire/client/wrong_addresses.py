@@ -44,10 +44,8 @@ class WrongAddresses:
         self._hanging_up: dict[Address, _Wrong] = {}
 
     def problem(self, address: Address, error: Exception, advertised: bool = False) -> str | None:
-        """Why no connection was made, if the address is to blame: `error` is the result of the attempt.
-
-        `advertised`: a broker has named this address, and another one was reached.
-        """
+        """Why no connection was made, if the address is to blame: `error` is the result of the attempt. `advertised`: a
+        broker has named this address, and another one was reached."""
         wrong = _unresolved(address) or _refusing(address, error) or (_silent(error) if advertised else None)
         if wrong is None:
             self._wrong.pop(address, None)
@@ -60,10 +58,8 @@ class WrongAddresses:
         self._wrong.pop(address, None)
 
     def hung_up(self, address: Address, protocol: str, *, greeted: bool) -> None:
-        """Note that the broker has closed a connection without an error, as a listener for another protocol does.
-
-        A listener with SASL closes it at the first request after the greeting, one without TLS in the handshake.
-        """
+        """Note that the broker has closed a connection without an error, as a listener for another protocol does. A
+        listener with SASL closes it at the first request after the greeting, one without TLS in the handshake."""
         other = WITH_SASL.get(protocol) if greeted else WITHOUT_TLS.get(protocol)
         if other is not None:
             self._hanging_up[address] = _Wrong(
@@ -81,11 +77,8 @@ class WrongAddresses:
         self._hanging_up.clear()
 
     def check(self, began_s: float | None, addresses: Mapping[Address, str]) -> None:
-        """Give up when all of `addresses` have been wrong since `began_s` for a while.
-
-        `addresses`: with who advertises each; empty for one in kafka.bootstrap.servers.
-        Raises WrongAddressError.
-        """
+        """Give up when all of `addresses` have been wrong since `began_s` for a while. `addresses`: with who advertises
+        each; empty for one in kafka.bootstrap.servers. Raises WrongAddressError."""
         if time.monotonic() >= self.until(began_s, addresses):
             known = self._known()
             wrong = {one: known[one] for one in sorted(set(addresses))}
@@ -98,10 +91,8 @@ class WrongAddresses:
             raise WrongAddressError(f"{whys}. Correct {where}, or {remedies}")
 
     def until(self, began_s: float | None, addresses: Collection[Address]) -> float:
-        """When addresses that are all wrong are given up, by time.monotonic().
-
-        `began_s`: when the bootstrap began; None if none is under way.
-        """
+        """When addresses that are all wrong are given up, by time.monotonic(). `began_s`: when the bootstrap began;
+        None if none is under way."""
         known = self._known()
         if began_s is None or not addresses or self._reached_before or not set(addresses) <= known.keys():
             return math.inf

@@ -41,11 +41,8 @@ LEADER_ONLY_S = 30.0
 
 
 class NearestReplicas:
-    """Followers that records are read from, by partition.
-
-    `rack`: the reader's.
-    `lease_s`: how long a follower is read before the leader is asked again.
-    """
+    """Followers that records are read from, by partition. `rack`: the reader's. `lease_s`: how long a follower is read
+    before the leader is asked again."""
 
     def __init__(self, rack: str, lease_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rack = rack
@@ -73,11 +70,8 @@ class NearestReplicas:
         self._leader_only[tp] = self._clock() + LEADER_ONLY_S
 
     def request_to(self, node: int, positions: Mapping[TopicPartition, int]) -> tuple[str, dict[TopicPartition, int]]:
-        """Rack of the next request to a node, and the partitions in it.
-
-        A request with a rack and one without take turns, if leaders have to be asked for some of these partitions only.
-        The rack is empty where only leaders may answer.
-        """
+        """Rack of the next request to a node, empty where only leaders may answer, and its partitions. Requests with a
+        rack and without take turns, if leaders have to be asked for some partitions only."""
         now = self._clock()
         self._leader_only = {tp: until for tp, until in self._leader_only.items() if until > now}
         of_leaders = {tp: position for tp, position in positions.items() if tp in self._leader_only}
@@ -106,8 +100,7 @@ class Brokers(Leaders[FetchConnection]):
         return NearestReplicas(rack, self._options.connection.metadata_max_age_ms / 1000) if rack else None
 
     def log_bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
-        """First offset of a partition's log, and the one its next record will get; None if it does not exist any more.
-        Raises BrokerError."""
+        """First offset of a log, and that of its next record; None for a partition that is gone. Raises BrokerError."""
         from spark_kafka_group.wire.log_client import LogClient  # the driver's, and seldom needed
 
         client = LogClient(self._options)
@@ -118,9 +111,8 @@ class Brokers(Leaders[FetchConnection]):
             client.close()
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int | None, int]]:
-        """Where the records of leader epochs end in partitions' logs, or None where a leader does not know; and the
-        leader's own epoch, -1 if that is not known. Without a partition of which it is not known who leads. Raises
-        BrokerError."""
+        """Where records of leader epochs end in logs, or None where a leader does not know; and the leader's own epoch,
+        or -1. Without partitions of which the leader is not known. Raises BrokerError."""
         from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, ends_of_epochs  # seldom needed
 
         with translated(f"looking up ends of leader epochs of {', '.join(map(str, sorted(epochs)))}"):
@@ -139,8 +131,7 @@ class Brokers(Leaders[FetchConnection]):
         return {tp: (end, asked[tp].current) for tp, end in ends.items()}
 
     def give_up(self, node_id: int, error: Exception) -> None:
-        """As of :class:`Leaders`. A silent node may be slow and no more, so over its next connection it gets twice the
-        time."""
+        """As of :class:`Leaders`; a silent node may be slow and no more, so its next connection gets twice the time."""
         connection = self._connections.get(node_id)
         if isinstance(error, TimeoutError | BrokerTimeoutError) and connection is not None:
             self._patience_s[node_id] = min(

@@ -28,11 +28,8 @@ KEPT = 1 << 20  # the bytes of a connection's buffer that are kept, however smal
 
 class FetchConnection(BrokerConnection):
     """A blocking connection to one broker that speaks Fetch; requests may be sent ahead of reading responses.
-
-    `patience_s`: how long a response may take to begin, where it is known to take longer than usual.
-    `patience_s`: how long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow
-        more is expected only as long as it is.
-    """
+    `patience_s`: how long a response may take to begin, or pause, before TimeoutError, where that is longer than usual:
+    a broker has been slow."""
 
     def __init__(
         self,
@@ -103,9 +100,8 @@ class FetchConnection(BrokerConnection):
         self._in_flight.append((correlation_id, requests.version, self._names))
 
     def receive(self) -> list[FetchedPartition]:
-        """The response to the oldest request not yet answered; its records stay valid until the next one is received.
-        Raises TimeoutError when nothing has come for too long, or not all of it within kafka.request.timeout.ms;
-        OSError when the connection is broken, or its bytes are no response."""
+        """The response to the oldest open request; its records are valid until the next. Raises TimeoutError when
+        nothing comes for too long, or not all in kafka.request.timeout.ms; OSError when it is broken."""
         began = time.monotonic()
         deadline = self._deadline()
         self._receive_into(memoryview(self._size), deadline)

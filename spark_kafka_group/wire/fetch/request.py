@@ -47,11 +47,8 @@ class FetchRequests:
         rack: str = "",
         topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes | bytearray:
-        """A request for records from each position on, with its frame; the broker fills the response in this order.
-
-        Of leaders of these `epochs` only, where they are given and the version has them. With a `rack`, a leader may
-        name another replica instead. A version that names topics by their ids needs those of all topics.
-        """
+        """A request from each position on, framed; the broker answers in this order. Of leaders of `epochs` only, if
+        the version has them; `rack` lets a leader name another replica. Topic ids: of all topics, or none."""
         topics: dict[str, list[tuple[int, int, int]]] = {}
         for tp, position in positions.items():
             named = topic_ids[tp.topic] if self.version >= IDS_FROM else tp.topic

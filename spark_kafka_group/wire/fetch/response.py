@@ -75,10 +75,8 @@ def fetched(
     response: memoryview, version: int, committed_only: bool, names: Mapping[bytes, str] = MappingProxyType({})
 ) -> tuple[int, int, list[FetchedPartition]]:
     """Milliseconds to wait before the next request, error code, and partitions of a response behind its correlation id.
-
-    `names`: of the topics that the request named by ids, as its version does.
-    Raises ValueError, struct.error when it is no FetchResponse of that version.
-    """
+    `names`: of the topics that the request named by ids, as its version does. Raises ValueError, struct.error when it
+    is no FetchResponse of that version."""
     flexible = version >= FLEXIBLE_FROM
     at, error_code = _behind_tags(response, 0) if flexible else 0, 0
     (throttle_ms,) = _INT32.unpack_from(response, at)

@@ -28,8 +28,7 @@ class GroupOffsets:
 
 
 async def group_offsets(manager: Any) -> dict[str, GroupOffsets]:
-    """Each group of consumers whose coordinator is known now. Raises KafkaError: a retriable one where a coordinator
-    has moved, or reads its groups still."""
+    """Each group of consumers whose coordinator is known now. Raises KafkaError, retriable where that may pass."""
     found: dict[str, GroupOffsets] = {}
     for node_id in [broker.node_id for broker in manager.cluster.brokers()]:
         listed = checked(await manager.send(ListGroupsRequest(), node_id=node_id)).groups

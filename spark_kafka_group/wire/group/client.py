@@ -161,12 +161,8 @@ class GroupClient(LogClient):
             self._consumer.subscribe(sorted(subscription.topics))
 
     def join(self) -> Generation:
-        """Join, or rejoin when the group rebalances, and take the assignment.
-
-        Waits for the group's other members as any consumer does: as long as the most patient of them lets the group
-        wait, which may be longer than this query's own kafka.max.poll.interval.ms. Raises FencedError, MembershipError,
-        BrokerError.
-        """
+        """Join, or rejoin, and take the assignment. Waits as long as the most patient member lets the group wait,
+        perhaps beyond this query's kafka.max.poll.interval.ms. Raises FencedError, MembershipError, BrokerError."""
         timeout_ms = max(self._connection.request_timeout_ms, self._group.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
@@ -235,8 +231,7 @@ class GroupClient(LogClient):
         return join()
 
     def _outlive_killed_process(self, error: FencedError) -> None:
-        """Wait until the group has removed the process that fenced this one in such a join, if that was killed. Raises
-        FencedError if it lives; BrokerTimeoutError if brokers do not say."""
+        """Wait until the group drops a killed process that fenced this one. Raises FencedError, BrokerTimeoutError."""
         instance_id = self._coordinator.group_instance_id
         session_s = self._group.session_timeout_ms / 1000 + SESSION_SLACK_S
         log.warning(
@@ -337,8 +332,7 @@ class GroupClient(LogClient):
         return MembershipError(f"{doing}: {refusal.describe(facts) if refusal is not None else error}")
 
     def join_within(self, timeout_ms: float) -> Generation | None:
-        """As :meth:`join`, for `timeout_ms`; None when the group has not settled by then: the next call goes on
-        waiting. Raises FencedError, MembershipError, BrokerError."""
+        """As :meth:`join`; None when the group has not settled in time: the next call goes on waiting."""
 
         def settle(patience_ms: float) -> bool:
             deadline = time.monotonic() + patience_ms / 1000
@@ -351,11 +345,8 @@ class GroupClient(LogClient):
         return self._rounds.report() if settled else None
 
     def request_rejoin(self, claiming: bool = True) -> None:
-        """Make the next :meth:`join` send a JoinGroup; the leader's starts a new generation.
-
-        A follower's does so when it differs from the one before, as under the sticky strategies, which claim
-        partitions. Without `claiming` it is that of its first join.
-        """
+        """Make the next :meth:`join` send a JoinGroup; a leader's starts a new generation, a follower's does so if it
+        differs, as with the claims of sticky strategies. Not `claiming`: it is that of its first join."""
         if not claiming:
             self._rounds.forget_claims()
         self._coordinator.request_rejoin()
@@ -365,14 +356,12 @@ class GroupClient(LogClient):
         return not self._manual and self._rounds.needed()
 
     def heartbeat(self) -> None:
-        """Send a heartbeat now, so that :meth:`rejoin_needed` has the coordinator's state. The heartbeats in the
-        background report errors."""
+        """Send a heartbeat now for :meth:`rejoin_needed`; heartbeats in the background report errors."""
         with contextlib.suppress(kafka_errors.KafkaError):
             self._run(self._coordinator._send_heartbeat_request)
 
     def assigned_by_broker(self, timeout_ms: float) -> DescribedGroup | None:
-        """The group as its coordinator knows it, if the broker assigns in it; None also where that cannot be found out
-        in this time."""
+        """The group as its coordinator knows it, if the broker assigns in it, and says so in this time."""
 
         def send(request: Any) -> Any:
             node_id = self._coordinator.coordinator_id
@@ -392,8 +381,7 @@ class GroupClient(LogClient):
         return not self._coordinator.coordinator_unknown()
 
     def check_not_fenced(self) -> None:
-        """Raise the error that a heartbeat got: kafka-python keeps it, and after fencing sends no more heartbeats.
-        Raises FencedError, MembershipError."""
+        """Raise the error that a heartbeat got; kafka-python sends none after fencing. FencedError, MembershipError."""
         coordinator = self._coordinator
         refusal = self._answers.heartbeats_refused
         if refusal is not None:
@@ -460,8 +448,7 @@ class GroupClient(LogClient):
             raise CommitError(str(error)) from error
 
     def member_in(self, generation: int) -> tuple[str, int, str | None]:
-        """This member's id, the number by which the coordinator knows `generation`, and the member's group.instance.id.
-        Raises MembershipLostError when this driver is no longer in that generation."""
+        """Member id, `generation` as the coordinator numbers it, and group.instance.id. Raises MembershipLostError."""
         current = self._coordinator.generation_if_stable()
         if current is None or current.generation_id != self._rounds.number_of(generation):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
@@ -476,10 +463,7 @@ class GroupClient(LogClient):
         )
 
     def leave(self) -> None:
-        """Leave the group now, static or not, without waiting for a dead coordinator.
-
-        A join that is under way in another thread ends; none can follow.
-        """
+        """Leave the group now, static or not, without waiting for a dead coordinator; a join under way ends."""
         self._rounds.end()
         left_ms = max(LEAVE_MS, self._calls.left_ms)
         Leaving(self._group_id, self._consumer, min(self._connection.request_timeout_ms, left_ms)).leave()

@@ -30,13 +30,9 @@ log = logging.getLogger(__name__)
 
 
 class UnreadableMembers:
-    """The members of a group that a leader cannot assign anything to.
-
-    Any program may join with any bytes. If they ended the assignment with an error, as in kafka-python, that program
-    would stop each query that leads its group.
-
-    `send`: sends a request to the group's coordinator and returns its response.
-    """
+    """The members of a group that a leader cannot assign anything to. Any program may join with any bytes. If they
+    ended the assignment with an error, as in kafka-python, that program would stop each query that leads its group.
+    `send`: sends a request to the group's coordinator and returns its response."""
 
     def __init__(self, group_id: str | None, send: Callable[[Any], Any]) -> None:
         self._group_id = group_id
@@ -76,12 +72,9 @@ LOOK_AGAIN_MS = 5_000.0  # the pause between two lookups of the coordinator whil
 
 
 class Joining:
-    """The rounds of JoinGroup and SyncGroup of one member, and its claims in them.
-
-    `strategies`: assignment strategies, most preferred first; kafka-python gets the :attr:`assignors` for them.
-    `run`: runs a call on kafka-python's loop, bounded.
-    `ended`: whether the member joins no more.
-    """
+    """The rounds of JoinGroup and SyncGroup of one member, and its claims in them. `strategies`: assignment strategies,
+    most preferred first; kafka-python gets the :attr:`assignors` for them. `run`: runs a call on kafka-python's loop,
+    bounded. `ended`: whether the member joins no more."""
 
     def __init__(
         self, group_id: str | None, strategies: Sequence[Strategy], run: Callable[[Callable[[], Any]], Any]
@@ -132,8 +125,7 @@ class Joining:
         return bool(self._coordinator.need_rejoin()) or self._coordinator.generation_if_stable() is None
 
     def settle(self, left_ms: Callable[[], float]) -> bool:
-        """Join until the group rests; False when the time is over: the next call goes on waiting. Raises
-        MembershipError after :meth:`end`."""
+        """Join until the group rests; False when time is over: the next call goes on. Raises MembershipError."""
         while self.needed():
             if self.ended:
                 raise MembershipError(f"the query was stopped, and leaves group {self._group_id}")
@@ -211,7 +203,6 @@ class Joining:
         return generation
 
     def current(self) -> Generation:
-        """The generation this member is in."""
         generation, assignor = self._coordinator._generation, self._elected()
         leader = bool(self._coordinator._is_leader)
         view = assignor.view if assignor is not None and leader else None
@@ -227,7 +218,6 @@ class Joining:
         )
 
     def owned(self) -> frozenset[TopicPartition]:
-        """Partitions of the assignment."""
         return frozenset(TopicPartition(tp.topic, tp.partition) for tp in self._consumer.assignment())
 
     def forget_claims(self) -> None:
@@ -236,8 +226,7 @@ class Joining:
             assignor.forget()
 
     def vary(self, varying: bool) -> None:
-        """Have each JoinGroup differ from the one before, or not: one that differs starts a rebalance for a follower
-        too."""
+        """Have each JoinGroup differ from the one before, or not: one that differs has a follower start a rebalance."""
         for assignor in self.assignors:
             assignor.varying = varying
 
@@ -286,8 +275,7 @@ class Joining:
             self._coordinator.request_rejoin()
 
     def _led_by_its_former_id(self) -> bool:
-        """Whether JoinGroup named another id of this static member as leader: the broker makes them of the instance id
-        and a UUID."""
+        """Whether JoinGroup named another id of this static member, made of the instance id and a UUID, as leader."""
         leader, now = self._leader or "", self._coordinator._generation.member_id
         ours = leader.startswith(f"{self._coordinator.group_instance_id}-") and len(leader) == len(now)
         return bool(ours and leader != now)

@@ -27,10 +27,8 @@ FIND_MS = 1_000  # time between two checks whether any broker can be reached
 
 
 class Leaving:
-    """How one member leaves its group; no JoinGroup may be sent any more.
-
-    `timeout_ms`: limit for answers, and for a coordinator in place of a dead one.
-    """
+    """How one member leaves its group; no JoinGroup may be sent any more. `timeout_ms`: limit for answers, and for a
+    coordinator in place of a dead one."""
 
     def __init__(self, group_id: str, consumer: KafkaConsumer, timeout_ms: float) -> None:
         self._group_id = group_id

@@ -35,10 +35,7 @@ MARK = Claim(generation=0)  # a claim of nothing that differs from none
 
 
 def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = False) -> Any:
-    """A subscription for kafka-python to send; strategies other than the sticky ones leave the claim out.
-
-    A mark means nothing to any strategy, but makes the bytes others than without it.
-    """
+    """A subscription to send; only sticky strategies take the claim. A mark makes other bytes of the same meaning."""
     if marked and claim == Claim():
         claim = MARK
     if claims_of(strategy) is Claims.IN_USER_DATA:
@@ -73,10 +70,8 @@ def decode(strategy: str, subscription: Any) -> Claim:
 
 
 def usable(data: bytes) -> bytes | None:
-    """A member's subscription by which kafka-python can assign; None when its bytes are not those of one.
-
-    A topic that no cluster can have would end the assignment. Without it the subscription claims nothing.
-    """
+    """A member's subscription by which kafka-python can assign; None when its bytes are not those of one. A topic that
+    no cluster can have would end the assignment. Without it the subscription claims nothing."""
     try:
         subscription = ConsumerProtocolSubscription.decode(data)
     except UNREADABLE:

@@ -41,13 +41,8 @@ PROTOCOLS = {0: CLASSIC, 1: CONSUMER}
 
 @dataclass(frozen=True)
 class DescribedMember:
-    """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers.
-
-    Its topics are None where the coordinator does not show them, for example while a group rebalances.
-
-    `protocol`: ``classic`` or ``consumer``; None where the broker does not say.
-    `epoch`: in a ``consumer`` group: below the group's while the member has not taken part in the rebalance.
-    """
+    """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers. Its
+    topics are None where the coordinator does not show them, for example while a group rebalances."""
 
     member_id: str
     instance_id: str | None
@@ -55,7 +50,8 @@ class DescribedMember:
     host: str
     assigned: frozenset[TopicPartition] | None
     topics: frozenset[str] | None = None
-    protocol: str | None = CLASSIC
+    protocol: str | None = CLASSIC  # ``classic`` or ``consumer``; None where the broker does not say
+    # In a ``consumer`` group: below the group's while the member has not taken part in the rebalance
     epoch: int | None = None
 
     @property
@@ -108,11 +104,9 @@ NO_GROUP = DescribedGroup(DEAD, CLASSIC, "", "")
 
 
 def described(send: Callable[[Any], Any], group_id: str) -> DescribedGroup:
-    """State and members of a group; of one that is neither classic nor ``consumer`` that there is none.
-
-    `send`: sends a request to the group's coordinator and returns its response.
-    Raises kafka.errors.KafkaError: the coordinator's answer instead.
-    """
+    """State and members of a group; of one that is neither classic nor ``consumer`` that there is none. `send`: sends a
+    request to the group's coordinator and returns its response. Raises kafka.errors.KafkaError: the coordinator's
+    answer instead."""
     # Asked for once more: a group that has gone back to the classic protocol in between was neither.
     for kind in (_classic, assigned_by_broker, _classic):
         group = kind(send, group_id)
@@ -140,8 +134,7 @@ def _classic(send: Callable[[Any], Any], group_id: str) -> DescribedGroup | None
 
 
 def assigned_by_broker(send: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
-    """A group of the newer protocol, as :func:`described`; None for any other. Raises kafka.errors.KafkaError: the
-    coordinator's answer instead."""
+    """A group of the newer protocol, as :func:`described`; None for any other. Raises kafka.errors.KafkaError."""
     try:
         (group,) = send(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
     except kafka_errors.IncompatibleBrokerVersion:

@@ -25,24 +25,18 @@ from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of the group, as this member sees it.
-
-    `members`: number of members; known to the leader only, else None.
-    `assignment`: partitions this member owns.
-    `strategy`: the strategy the group took, by its name in the group protocol; empty without membership.
-    `unbroken`: partitions of the assignment that this member has owned without a break since the generation reported
-        before.
-    `by_broker`: whether the broker assigns, as in a group with a member of Kafka's newer protocol (KIP-848). No member
-        leads, and the number of the generation is this member's epoch.
-    """
+    """One generation of the group, as this member sees it."""
 
     id: int
     member_id: str
     leader: bool
-    members: int | None
-    assignment: frozenset[TopicPartition]
-    strategy: str = ""
+    members: int | None  # number of members; known to the leader only, else None
+    assignment: frozenset[TopicPartition]  # partitions this member owns
+    strategy: str = ""  # the strategy the group took, by its name in the group protocol; empty without membership
+    # Partitions of the assignment that this member has owned without a break since the generation reported before
     unbroken: frozenset[TopicPartition] = field(default=frozenset(), compare=False)
+    # Whether the broker assigns, as in a group with a member of Kafka's newer protocol (KIP-848). No member leads, and
+    # the number of the generation is this member's epoch.
     by_broker: bool = False
 
     @property
@@ -61,17 +55,14 @@ class Committed:
 
 @dataclass(frozen=True)
 class LeaderView:
-    """The leader's view of its group when it assigned.
+    """The leader's view of its group when it assigned."""
 
-    `members`: number of members.
-    `unknown_topics`: topics with a subscriber, without partitions in this client's metadata: kafka-python does not wait
-        for topics that only others read.
-    `unassigned_topics`: topics with a subscriber, and at least one partition without an owner. Partitions that only
-        wait for the member that gives them up (KIP-429) do not count.
-    """
-
-    members: int
+    members: int  # number of members
+    # Topics with a subscriber, without partitions in this client's metadata: kafka-python does not wait for topics that
+    # only others read
     unknown_topics: frozenset[str] = frozenset()
+    # Topics with a subscriber, and at least one partition without an owner. Partitions that only wait for the member
+    # that gives them up (KIP-429) do not count.
     unassigned_topics: frozenset[str] = frozenset()
 
 
@@ -149,11 +140,8 @@ def _member(strategy: str, member: Any) -> GroupMember:
 def _checked(
     strategy: Strategy, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
 ) -> dict[str, list[TopicPartition]]:
-    """The assignment of `strategy`. Members that it leaves out get no partitions.
-
-    From an assignment that members cannot use kafka-python would join again without end. Raises MembershipError when it
-    fails, or its assignment is impossible.
-    """
+    """The assignment of `strategy`, for members left out without partitions. Raises MembershipError when it fails, or
+    gives what members cannot use, for which kafka-python would join without end."""
     name = f"assignment strategy {strategy.name} ({type(strategy).__module__}:{type(strategy).__qualname__})"
     try:
         given = strategy.assign(members, partitions)

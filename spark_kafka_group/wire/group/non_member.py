@@ -46,11 +46,8 @@ class LateCommit:
 
 
 class NonMemberCommitter:
-    """Looks up and commits a group's offsets, then is closed. All of it takes at most kafka.request.timeout.ms.
-
-    A context manager, for one thread. It has connections of its own and starts no thread. Raises BrokerError when no
-    broker can be reached.
-    """
+    """Looks up and commits a group's offsets, within kafka.request.timeout.ms in all, over its own connections. A
+    context manager, for one thread; starts none. Raises BrokerError when no broker can be reached."""
 
     def __init__(self, options: ClientOptions, group_id: str) -> None:
         self._group_id = group_id

@@ -62,10 +62,8 @@ def topics_to_commit(
 
 
 def fetch_request(group_id: str, tps: Collection[TopicPartition] | None, stable: bool) -> Any:
-    """An OffsetFetch of partitions of a group; of everything that it has committed where they are None.
-
-    Up to version 7 a request is about one group, from version 8 on about several; the broker's version decides.
-    """
+    """An OffsetFetch of partitions of a group; of everything that it has committed where they are None. Up to version 7
+    a request is about one group, from version 8 on about several; the broker's version decides."""
     group_type = OffsetFetchRequest.OffsetFetchRequestGroup
     in_group, topics = None, None
     if tps is not None:
@@ -83,10 +81,7 @@ def fetch_request(group_id: str, tps: Collection[TopicPartition] | None, stable:
 
 
 def of_no_group(response: Any) -> Any:
-    """A response to a question about one group, without offsets where it says that there is no such group.
-
-    So answer brokers that are not Apache's. Kafka's answer that the group has no offsets.
-    """
+    """A response without offsets where the group does not exist, as Kafka answers, and other brokers do not."""
     answer = _answer(response)
     if getattr(answer, "error_code", 0) == kafka_errors.GroupIdNotFoundError.errno:
         answer.error_code, answer.topics = 0, []
@@ -114,11 +109,8 @@ def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
 
 
 def in_parts(offsets: Mapping[TopicPartition, int], common_bytes: int) -> Iterator[list[tuple[TopicPartition, int]]]:
-    """`offsets` in parts that a broker takes at once.
-
-    A coordinator writes the offsets of one request as one record batch, which must not outgrow message.max.bytes, and
-    repeats group and metadata for each partition.
-    """
+    """`offsets` in parts that a broker takes at once. A coordinator writes the offsets of one request as one record
+    batch, which must not outgrow message.max.bytes, and repeats group and metadata for each partition."""
     part: list[tuple[TopicPartition, int]] = []
     room = COMMIT_BYTES
     for tp, offset in offsets.items():

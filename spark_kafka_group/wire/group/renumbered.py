@@ -34,11 +34,8 @@ class _RefusedError(Exception):
 
 class Renumbered:
     """Finds the new number of a member's generation with the next heartbeat, or commit, so that the member may commit,
-    and then join.
-
-    `by_broker`: whether the broker assigned the generation that the member is in.
-    `moved`: called with the new number, on kafka-python's I/O thread.
-    """
+    and then join. `by_broker`: whether the broker assigned the generation that the member is in. `moved`: called with
+    the new number, on kafka-python's I/O thread."""
 
     def __init__(self, group_id: str | None, by_broker: Callable[[], bool], moved: Callable[[int], None]) -> None:
         self._group_id = group_id

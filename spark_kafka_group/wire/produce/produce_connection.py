@@ -100,10 +100,8 @@ class ProduceConnection(BrokerConnection, Generic[T]):
     def send(
         self, batches: Mapping[TopicPartition, Batch], settings: ProduceSettings, asked: T, now_s: float | None = None
     ) -> None:
-        """Begin to send a request; its answer comes with `asked`. Batches must not change until then.
-
-        With acks of 0 no answer comes: the request is over when it is sent. Raises OSError.
-        """
+        """Begin to send a request; its answer comes with `asked`. Batches must not change until then. With acks of 0 no
+        answer comes: the request is over when it is sent. Raises OSError."""
         correlation_id = self._next_correlation_id()
         version = self.version if settings.transactional_id is None else min(self.version, LAST_IN_TRANSACTIONS)
         self._to_send.extend(request_parts(batches, version, correlation_id, self._client_id, settings))
@@ -129,8 +127,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
                 waiting[0] = waiting[0][sent:]
 
     def read(self) -> list[Answer[T]]:
-        """The responses that have come, oldest first. Raises OSError when the connection is broken, or its bytes are no
-        response."""
+        """The responses that have come, oldest first. Raises OSError when the connection, or a response, is broken."""
         answers: list[Answer[T]] = []
         try:
             self._read_into(answers)
@@ -182,8 +179,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
 
 
 def wait(connections: Collection[ProduceConnection[T]], timeout_s: float, others: Collection[int] = ()) -> None:
-    """Until one of the connections can be read from, or takes bytes that it has not taken, or one of some other
-    descriptors is ready; at most so long."""
+    """Wait, at most so long, until a connection can be read, or takes what waits to be sent, or another is ready."""
     if any(connection.decrypted for connection in connections):
         return
     poll = select.poll()

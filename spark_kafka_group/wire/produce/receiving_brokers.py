@@ -30,10 +30,7 @@ MOST_ROUNDS = 100  # of kafka-python's event loop in one call, which goes on in 
 
 
 class ReceivingBrokers(Leaders[ProduceConnection[T]]):
-    """Who leads a partition, and connections that records are sent over.
-
-    kafka-python's event loop, which looks up and connects, runs in :meth:`work` only.
-    """
+    """Who leads a partition, and connections for records; kafka-python's event loop runs in :meth:`work` only."""
 
     def __init__(self, options: ClientOptions, role: str = "executor") -> None:
         super().__init__(options, role)
@@ -74,8 +71,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
         return int(self._bootstrapped()._net._selector.fileno())
 
     def work(self) -> None:
-        """Let lookups and attempts to connect go on; does not wait. Raises BrokerError when a lookup has failed. The
-        next :meth:`begin_look_up` begins another one."""
+        """Let lookups and connecting go on, without waiting. Raises BrokerError when a lookup has failed."""
         net = self._bootstrapped()._net
         net.poll(timeout_ms=0)
         for _ in range(MOST_ROUNDS):
@@ -128,8 +124,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     # Connections
 
     def connected(self, node_id: int) -> ProduceConnection[T] | None:
-        """The connection to a node; None while it is being made, by :meth:`work`. Raises BrokerError, OSError when the
-        attempt has failed. The next call begins another one."""
+        """The connection to a node; None until :meth:`work` has made it. Raises BrokerError, OSError if that failed."""
         connection = self._usable(node_id)
         if connection is not None:
             return connection
@@ -161,7 +156,6 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
         return f"node {node_id}" if node is None else f"node {node_id} ({address(node.host, node.port)})"
 
     def close(self) -> None:
-        """Close everything."""
         for attempt in self._attempts.values():
             if attempt.is_done and attempt.exception is None:
                 attempt.value.close()
@@ -180,11 +174,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     # Producer ids
 
     def new_producer_id(self, within_s: float, topics: Collection[str]) -> tuple[int, int]:
-        """A producer id and its epoch, for a producer without transactions.
-
-        `topics`: for the error.
-        Raises BrokerError when brokers refuse, or none has answered by then.
-        """
+        """A producer id and its epoch, for a producer without transactions. `topics`: for the error. Raises BrokerError
+        when brokers refuse, or none has answered by then."""
         deadline = time.monotonic() + within_s
         with translated("asking for a producer id", None, "kafka.delivery.timeout.ms", lambda: self.last_failure):
             while True:
@@ -207,9 +198,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
                     time.sleep(RETRY_BACKOFF_S)
 
     def last_sequence(self, tp: TopicPartition, producer_id: int) -> int | None:
-        """The sequence number of the last record of a producer in a log, as its leader knows it (KIP-664); None where
-        it knows no such producer, where this user may not read the topic, or before Kafka 2.8. Seldom needed. Raises
-        BrokerError when the leader does not answer."""
+        """Sequence of a producer's last record in a log, by its leader (KIP-664); None where that has no such producer,
+        the user may not read, or before Kafka 2.8. Raises BrokerError without an answer."""
         from kafka.protocol.admin import DescribeProducersRequest
 
         manager = self._bootstrapped()._manager

@@ -20,10 +20,8 @@ close_all = _kept.close_all
 @contextlib.contextmanager
 def kept_client(options: TransactionOptions, role: str, reached_before: bool = True) -> Iterator[TransactionClient]:
     """A client that the next one with these options gets, too, unless there was an error. For one thread.
-
-    `reached_before`: as of :class:`TransactionClient`: only the first plan of an application does not know it.
-    Raises BrokerError when no broker can be reached.
-    """
+    `reached_before`: as of :class:`TransactionClient`: only the first plan of an application does not know it. Raises
+    BrokerError when no broker can be reached."""
     key = role, options
     client = _kept.pop(key) or TransactionClient(options.client, role, options.limit_ms, reached_before)
     try:

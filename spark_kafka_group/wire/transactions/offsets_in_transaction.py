@@ -62,11 +62,8 @@ def _until_taken(
     about: About,
     commit: Callable[[float], set[TopicPartition]],
 ) -> None:
-    """Commit until the coordinator knows all partitions, but for those that were deleted.
-
-    A topic may be deleted while the batch runs. Its rows were read, and are published; its offsets are of no use any
-    more, and are left out. A coordinator may also hear of a new topic a little later than its leaders.
-    """
+    """Commit until the coordinator, which may hear of new topics late, knows all partitions but deleted ones: rows that
+    were read of those are published, and their offsets are of no use."""
     partitions = PartitionClient(client)
     since_s = time.monotonic()
 

@@ -34,16 +34,12 @@ ALL_IN_SYNC = -1
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a leader has at an offset.
+    """What a leader has at an offset."""
 
-    `records`: record batches as they lie in the log.
-    `stable`: the last stable offset: transactions below it are over.
-    `aborted`: producer id and first offset of transactions that were aborted, and have records here.
-    """
-
-    records: bytes
+    records: bytes  # record batches as they lie in the log
     start: int
-    stable: int
+    stable: int  # the last stable offset: transactions below it are over
+    # Producer id and first offset of transactions that were aborted, and have records here
     aborted: tuple[tuple[int, int], ...]
 
     def batches(self) -> Iterator[Any]:

@@ -123,10 +123,7 @@ class TransactionClient:
             return ProducerIdAndEpoch(answered.producer_id, answered.producer_epoch)
 
     def take_free(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch | None:
-        """Take an id, unless its transaction is not over, or another process takes it at the same time; None then.
-
-        What is open is looked up right before each request.
-        """
+        """Take an id; None if its transaction, looked up right before, is open, or another process is quicker."""
         doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
 
         def under_way(_: str, looked: Answered) -> Answered | None:
@@ -143,12 +140,8 @@ class TransactionClient:
         return ProducerIdAndEpoch(answered.producer_id, answered.producer_epoch)
 
     def aged(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
-        """The producer that coordinators know in place of this one, whose transaction they aborted, for its age, or as
-        this process has taken the id to end it.
-
-        With transaction.version 1, and before Kafka 4, they raise its epoch, then, and fence it. None where another
-        process may have taken the id, or brokers cannot say it.
-        """
+        """The producer after this one, whose transaction coordinators aborted for its age, or for this process: they
+        then raise the epoch before Kafka 4. None where another process may have the id, or brokers cannot say it."""
 
         def looked(_: float) -> Described | None:
             found = self._next_of(transactional_id, producer)
@@ -232,10 +225,7 @@ class TransactionClient:
     def commit_all(
         self, transactions: Mapping[str, ProducerIdAndEpoch], partitions: Partitions | None = None
     ) -> dict[str, bool]:
-        """Commit transactions, perhaps again. False for one that had ended before: perhaps it was committed.
-
-        Each one waits for leaders of its partitions (see :meth:`Coordinators.answers`).
-        """
+        """Commit, perhaps again, once partitions have leaders; False for a transaction that had ended before."""
         found = self._all(
             Request.END_TRANSACTION, "committing transactions", transactions,
             lambda one: requests.end(one, transactions[one], commit=True), partitions=partitions,
@@ -333,8 +323,7 @@ class TransactionClient:
         return {one: found for one, found in self.describe(of_tasks).items() if found.open}
 
     def committed_of(self, prefix: str) -> list[str]:
-        """The ids of tasks of a prefix whose last transaction was committed; those of brokers that do not answer are
-        missing."""
+        """The ids of tasks of a prefix that committed last; without those of brokers that do not answer."""
         return sorted(self._of_tasks(prefix, requests.COMMITTED))
 
     def _of_tasks(self, prefix: str, states: Collection[str]) -> list[str]:

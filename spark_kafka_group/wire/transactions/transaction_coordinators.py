@@ -47,19 +47,15 @@ Partitions = Mapping[str, Collection[TopicPartition]]  # of transactions, by the
 
 @dataclass
 class _Asking:
-    """What one attempt asks for.
-
-    `partitions`: of the transactions that the request ends, as far as the caller knows them.
-    `is_awaited`: whether the attempt is under way. What goes on with the client's next use sends nothing: it comes too
-        late.
-    `leaders`: lookups of this attempt, by the connection and the topics.
-    """
+    """What one attempt asks for."""
 
     request: Request
     make: Callable[[str], Any]
     instead: Instead | None
-    partitions: Partitions
+    partitions: Partitions  # of the transactions that the request ends, as far as the caller knows them
+    # Whether the attempt is under way. What goes on with the client's next use sends nothing: it comes too late.
     is_awaited: bool = True
+    # Lookups of this attempt, by the connection and the topics
     leaders: dict[tuple[Any, frozenset[str]], Any] = field(default_factory=dict)
 
     def has_leaders(self, tps: Collection[TopicPartition], node_id: Any) -> bool:
@@ -143,11 +139,9 @@ class Coordinators:
             asking.is_awaited = False
 
     def _turns(self, asking: _Asking, transactional_ids: list[str]) -> list[tuple[list[str], int]]:
-        """Ids of which each one is asked when the one before it is answered, with the number of their connection.
-
-        A broker takes the next request of a connection when it has answered the one before, and that may be a throttle
-        time later. A look would be as old as that. So where looks are needed, no request waits behind another one.
-        """
+        """Ids of which each one is asked when the one before it is answered, with the number of their connection. A
+        broker takes the next request of a connection when it has answered the one before, and that may be a throttle
+        time later. A look would be as old as that. So where looks are needed, no request waits behind another one."""
         if asking.instead is None:
             return [([one], 0) for one in transactional_ids]
         by_node: dict[int, list[str]] = {}

@@ -31,8 +31,7 @@ class End(Enum):
 def looked_up(
     client: PartitionClient, transactions: Collection[TaskTransactionWritten], within_s: float
 ) -> dict[str, End]:
-    """The end of each transaction, by its transactional id; unknown where records are gone, as with a topic that was
-    deleted."""
+    """The end of each transaction, by its id; unknown where records are gone, as with a deleted topic."""
     deadline = time.monotonic() + within_s
     return {one.transactional_id: _end(client, one, deadline) for one in transactions}
 
@@ -102,10 +101,8 @@ def _marker(
 
 
 def end_of(fetched: Fetched, offset: int, producer_id: int) -> End:
-    """How the transaction ended whose record, by this producer, is at an offset below the last stable one.
-
-    The record has to be there: where it was compacted away, the list of aborted transactions may be shorter.
-    """
+    """How the transaction ended whose record, by this producer, is at an offset below the last stable one. The record
+    has to be there: where it was compacted away, the list of aborted transactions may be shorter."""
     if not _is_there(fetched, offset, producer_id):
         return End.UNKNOWN
     aborted = any(producer == producer_id and first <= offset for producer, first in fetched.aborted)

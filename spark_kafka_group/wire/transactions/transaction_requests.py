@@ -100,10 +100,8 @@ def find_coordinators(transactional_ids: Collection[str]) -> Any:
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None) -> Any:
-    """Take an id: a transaction that is open is aborted, and its producer fenced.
-
-    `expected`: only if this producer has the id now. Needs version 3.
-    """
+    """Take an id: a transaction that is open is aborted, and its producer fenced. `expected`: only if this producer has
+    the id now. Needs version 3."""
     producer = expected or NO_PRODUCER
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -158,7 +156,6 @@ def end(transactional_id: str, producer: ProducerIdAndEpoch, commit: bool) -> An
 
 
 def describe(transactional_ids: Collection[str]) -> Any:
-    """Describe ids of one coordinator."""
     return DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
 
 
