@@ -24,23 +24,17 @@ _warned: set[str] = set()  # compiled twins of which a warning has said that the
 
 @dataclass(frozen=True)
 class Twins:
-    """A compiled module and its readable twin, in one package, which do the same.
-
-    `option`: names a twin: ``c``, ``python`` or ``auto``.
-    `refusal`: of ``c``, where the compiled twin was not built.
-    `work`: what is slow without it.
-    """
+    """A compiled module and its readable twin, in one package, which do the same."""
 
     package: str
     compiled: str
     readable: str
-    option: str
-    refusal: str
-    work: str
+    option: str  # names a twin: ``c``, ``python`` or ``auto``
+    refusal: str  # of ``c``, where the compiled twin was not built
+    work: str  # what is slow without it
 
     def load(self, name: str) -> Any:
-        """The twin that the option names. Raises OptionError when the compiled twin is asked for by name and was not
-        built."""
+        """The twin that the option names. Raises OptionError when that is the compiled twin, and it was not built."""
         try:
             if name != "python":
                 return load(self.package, self.compiled)
@@ -58,15 +52,15 @@ class Twins:
 
 
 def load(package: str, module: str) -> Any:
-    """The compiled `module` of a package that is imported: its own, or that of the same code behind it. Raises
-    ImportError."""
+    """The compiled `module` of an imported package: its own, or that of the same code behind it. Raises ImportError."""
     try:
         return importlib.import_module(f"{package}.{module}")
     except ImportError:
         path = sys.modules[package].__path__
         folder = Path(path[0])
         installed = _built_elsewhere(folder, module)
-        if installed is None or not _is_same_code(folder, installed):
+        # Where the Python twin, and all that both twins use, are the same there, the compiled twins are, too.
+        if installed is None or _sources(folder) != _sources(installed):
             raise
         path.append(str(installed))
         return importlib.import_module(f"{package}.{module}")
@@ -79,11 +73,6 @@ def _built_elsewhere(package: Path, module: str) -> Path | None:
         if place != package.resolve() and any((place / f"{module}{suffix}").is_file() for suffix in EXTENSION_SUFFIXES):
             return place
     return None
-
-
-def _is_same_code(package: Path, other: Path) -> bool:
-    """Whether the Python twin, and all that both twins use, are the same there: then the compiled twins are, too."""
-    return _sources(package) == _sources(other)
 
 
 def _sources(folder: Path) -> dict[str, bytes]:

@@ -392,10 +392,7 @@ class RecordBatchBuilder:
     def _begun(
         self, frame: _Frame, data: memoryview, start: int, end: int, aborted: AbortedTransactions | None
     ) -> _Batch | None:
-        """The record batch, or None when none of its rows is wanted.
-
-        One function, as the compiled twin has it: which of several errors is raised depends on the order of the checks.
-        """
+        """The record batch, or None without a wanted row; one function, as the order of checks decides the error."""
         base_offset, _, _, _, stored_crc, attributes, last_offset_delta, *rest = _HEADER.unpack_from(data)
         control, transactional = attributes & _CONTROL_BIT, attributes & _TRANSACTIONAL_BIT
         if base_offset >= end or (frame.next_offset <= start and not (control and aborted is not None)):

@@ -88,10 +88,7 @@ def _gunzip(packed: memoryview, limit: int) -> Buffer:
 
 
 def _gunzip_member(packed: memoryview, position: int, feed: int, pieces: _Pieces) -> int:
-    """Unpack the member at a byte of `packed`; the byte after it.
-
-    It is fed `feed` bytes first and then twice as many each time: zlib copies those that turn out to be behind it.
-    """
+    """Unpack the member at a byte of `packed`, fed ever more at a time, as zlib copies the rest; the byte after it."""
     member = zlib.decompressobj(31)
     while not member.eof:
         if position == len(packed):
@@ -141,11 +138,7 @@ def _unsnap_block(block: memoryview, pieces: _Pieces) -> Buffer:
 
 
 def _stream(codec: int, packed: memoryview, limit: int) -> memoryview | bytes:
-    """lz4 or zstd frames.
-
-    Java's producer writes neither frame with its content size, so one streams. That costs 3 us a batch more than
-    unpacking to a known size.
-    """
+    """lz4 or zstd frames, streamed (3 us a batch more), as Java's producer writes none with its content size."""
     if not packed:
         raise ValueError("empty")
     parts: list[memoryview] = []
@@ -168,10 +161,8 @@ def _view(buffer: pa.Buffer) -> memoryview:
 
 
 def mend_lz4_header(packed: memoryview) -> bytes:
-    """`packed` with the right header checksum: clients of message format v0 got it wrong (KAFKA-3160).
-
-    They hashed the magic number along with the descriptor. Java's consumer, too, does not look at it in format v0.
-    """
+    """`packed` with the right header checksum: clients of message format v0 got it wrong (KAFKA-3160). They hashed the
+    magic number along with the descriptor. Java's consumer, too, does not look at it in format v0."""
     descriptor = 2
     if len(packed) > 4:
         flags = packed[4]

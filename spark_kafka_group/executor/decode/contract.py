@@ -27,9 +27,7 @@ MARKER_KEY_SIZE = 4  # fewest bytes of a control record's key: its version and i
 
 class AbortedTransactions:
     """The aborted transactions of one fetch response, while its batches are read in the order of the log.
-
-    `transactions`: producer id and first offset of each, in any order.
-    """
+    `transactions`: producer id and first offset of each, in any order."""
 
     __slots__ = ("_aborting", "_ahead")
 
@@ -111,11 +109,8 @@ class RecordBatchBuilder(Protocol):
 
     @property
     def halfway(self) -> bool:
-        """Whether the last :meth:`append` stopped between two records of the record batch at :attr:`position`.
-
-        The next one has to be for the same records from there on, after a :meth:`finish`. Until it has come to the end
-        of that record batch, the builder keeps what it unpacked to.
-        """
+        """Whether the last :meth:`append` stopped between two records of the record batch at :attr:`position`: the next
+        one has to go on there, after a :meth:`finish`. Until then the builder keeps what it unpacked to."""
 
     @property
     def check_crcs(self) -> bool:
@@ -171,11 +166,9 @@ class RecordBatchBuilder(Protocol):
         """Add a row of the partition that :meth:`append` is at; for ``legacy`` only."""
 
     def finish(self) -> pa.RecordBatch:
-        """The rows held, with exactly ``schema.arrow_schema(columns)``; the builder is empty afterwards.
-
-        As in Spark's kafka source a record without headers has null headers. Bytes of a header's key that are not UTF-8
-        become U+FFFD. A record of message format v0 has timestamp -1 ms and timestampType -1.
-        """
+        """The rows held, with exactly ``schema.arrow_schema(columns)``; the builder is empty afterwards. As in Spark's
+        kafka source a record without headers has null headers. Bytes of a header's key that are not UTF-8 become
+        U+FFFD. A record of message format v0 has timestamp -1 ms and timestampType -1."""
 
 
 class Decoder(Protocol):
@@ -186,9 +179,5 @@ class Decoder(Protocol):
         """The builder."""
 
     def scan(self, topic: str, partition: int, records: Buffer, position: int = 0) -> tuple[int, int]:
-        """Hop over record batches by their headers.
-
-        Returns the byte after the last complete record batch, and the offset after it; ``(position, -1)`` when there is
-        none.
-        Raises CorruptRecordError when a header has an impossible length, offset or magic.
-        """
+        """Hop over record batches by their headers, to the byte and the offset after the last complete one;
+        ``(position, -1)`` without one. Raises CorruptRecordError for an impossible length, offset or magic."""

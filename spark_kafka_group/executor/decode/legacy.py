@@ -58,8 +58,7 @@ class LegacyMessages:
         self._start, self._end = start, end
 
     def append_to(self, builder: RecordBatchBuilder) -> bool:
-        """Add rows until the builder is full; whether these were all. Raises CorruptRecordError, ReadError as
-        :meth:`RecordBatchBuilder.append`."""
+        """Add rows until the builder is full; whether these were all. Raises CorruptRecordError, ReadError."""
         try:
             for at, row, is_last in self._rows:
                 if self._start <= at < self._end:

@@ -135,8 +135,7 @@ LARGE = 1 << 16  # bytes of a key up to which it is converted at once; bytes tha
 
 
 def utf8(key: bytes, limit: int) -> bytes:
-    """A header's key with U+FFFD in place of bytes that are not UTF-8; once it is beyond `limit` bytes, only its
-    beginning."""
+    """A header's key with U+FFFD for bytes that are not UTF-8; only its beginning, once beyond `limit` bytes."""
     if len(key) <= LARGE:
         return key.decode("utf-8", "replace").encode()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

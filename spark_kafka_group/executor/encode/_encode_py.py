@@ -77,8 +77,6 @@ class _Spans:
 
 
 class _Bytes:
-    """A column of bytes."""
-
     def __init__(self, name: str, count: int, column: BinaryColumn) -> None:
         self._data = memoryview(column.data or b"").cast("B")
         self._valid = _Validity(name, column.first, count, column.validity)

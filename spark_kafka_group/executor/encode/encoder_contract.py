@@ -31,13 +31,10 @@ CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A codec and how hard it tries.
+    """A codec and how hard it tries."""
 
-    `codec`: one of CODECS' numbers.
-    `level`: as Java's ``compression.<codec>.level``; None, and always for snappy and none: Java's default.
-    """
-
-    codec: int
+    codec: int  # one of CODECS' numbers
+    # As Java's ``compression.<codec>.level``; None, and always for snappy and none: Java's default
     level: int | None = None
 
 
@@ -46,19 +43,14 @@ UNCOMPRESSED = Compression(NONE)
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """A sealed record batch.
+    """A sealed record batch."""
 
-    `data`: all of it: 61 bytes of header, and the records, compressed or not. Base offset 0, leader epoch -1, producer
-        id, epoch and sequence -1. The CRC is 0 until ``stamp`` has been called.
-    `records`: how many it has, at least one.
-    `max_timestamp_ms`: the largest of its records' create times.
-    `compression`: what its records were compressed with, so that ``split`` does the same.
-    """
-
+    # All of it: 61 bytes of header, and the records, compressed or not. Base offset 0, leader epoch -1, producer id,
+    # epoch and sequence -1. The CRC is 0 until ``stamp`` has been called.
     data: bytearray
-    records: int
-    max_timestamp_ms: int
-    compression: Compression = UNCOMPRESSED
+    records: int  # how many it has, at least one
+    max_timestamp_ms: int  # the largest of its records' create times
+    compression: Compression = UNCOMPRESSED  # what its records were compressed with, so that ``split`` does the same
 
 
 Buffer = bytes | bytearray | memoryview
@@ -72,19 +64,14 @@ NO_PARTITION = -1  # the partition of a row without a key
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """A column of strings or bytes as Arrow holds it. Nothing about the buffers is taken for granted.
+    """A column of strings or bytes as Arrow holds it. Nothing about the buffers is taken for granted."""
 
-    `first`: place of the column's first row in the buffers, as a sliced array has it.
-    `validity`: a bit for each row that is not null, least significant first; None when no row is null.
-    `ends`: int32, of this machine's byte order: row `i` is ``data[ends[first + i] : ends[first + i + 1]]``. Empty, or
-        None, only for a column without rows.
-    `data`: the bytes of all rows; None stands for no bytes.
-    """
-
-    first: int
-    validity: Buffer | None
+    first: int  # place of the column's first row in the buffers, as a sliced array has it
+    validity: Buffer | None  # a bit for each row that is not null, least significant first; None when no row is null
+    # Int32, of this machine's byte order: row `i` is ``data[ends[first + i] : ends[first + i + 1]]``. Empty, or None,
+    # only for a column without rows.
     ends: Buffer | None
-    data: Buffer | None
+    data: Buffer | None  # the bytes of all rows; None stands for no bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +168,7 @@ class BatchBuilder(Protocol):
         """
 
     def seal(self) -> EncodedBatch:
-        """The record batch, compressed and not yet stamped; the builder is empty afterwards. Raises ValueError when
-        there is no record."""
+        """The record batch, compressed, not yet stamped; empties the builder. Raises ValueError without a record."""
 
 
 class Encoder(Protocol):
@@ -195,10 +181,8 @@ class Encoder(Protocol):
         ValueError when `data` is shorter than a header."""
 
     def split(self, batch: EncodedBatch) -> list[EncodedBatch]:
-        """The two halves of a batch of two or more records, in order, not stamped; a batch of one record alone.
-
-        The halves are of equal bytes rather than of equal numbers of records, as far as that goes.
-        """
+        """The two halves of a batch of two or more records, in order, not stamped; a batch of one record alone. The
+        halves are of equal bytes rather than of equal numbers of records, as far as that goes."""
 
     def partitions_of_keys(self, rows: Rows, indices: Buffer | None, partition_count: int) -> bytearray:
         """The partition that Java's producer chooses for each key: murmur2 of it, without its sign, modulo the count.

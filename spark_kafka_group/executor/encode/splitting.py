@@ -75,7 +75,6 @@ def _snappy(records: memoryview) -> Iterator[Any]:
 
 
 def _lz4(level: int | None, records: memoryview) -> Iterator[Any]:
-    """A frame of lz4."""
     codec = _codec("lz4_raw", None if level == LZ4_DEFAULT_LEVEL else level)
     yield _LZ4_HEADER
     for at in range(0, len(records), _LZ4_BLOCK):

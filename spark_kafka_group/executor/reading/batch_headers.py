@@ -47,8 +47,7 @@ def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Fr
 
 
 def past(scan: Scan, tp: TopicPartition, records: memoryview, offset: int) -> tuple[int, int | None]:
-    """The byte after the record batches that end before `offset`, as one leads to the next, and the offset after them;
-    None if there are none."""
+    """The byte and the offset after the record batches in a row that end before `offset`; None if there are none."""
     position, next_offset = 0, None
     while (batch := at(scan, tp, records, position)) is not None and batch.next_offset <= offset:
         position, next_offset = batch.end, batch.next_offset
@@ -64,10 +63,8 @@ def found_again(records: memoryview, position: int, header: bytes) -> int | None
 def hidden(
     scan: Scan, tp: TopicPartition, records: memoryview, position: int, target: int, first: int, intact: Intact
 ) -> bool:
-    """Whether bytes between two others may be an undamaged record batch with offsets from `first` on.
-
-    They may be part of a value too. So this is no reason to read them, but a reason to ask before leaving them out.
-    """
+    """Whether bytes between two others may be an undamaged record batch with offsets from `first` on. They may be part
+    of a value too. So this is no reason to read them, but a reason to ask before leaving them out."""
     between = bytes(records[position:target])
     magic_at = _FRAME.size
     while (magic_at := between.find(_MAGIC_2, magic_at)) >= 0:
@@ -82,9 +79,7 @@ def hidden(
 
 def impossible(scan: Scan, tp: TopicPartition, records: memoryview, position: int, largest: int) -> str | None:
     """Why no record batch can begin at a byte; None if one may that is cut off, or there are too few bytes to tell.
-
-    `largest`: most bytes that a record batch may have.
-    """
+    `largest`: most bytes that a record batch may have."""
     if len(records) - position < _FRAME.size:
         return None
     _, length, _, _ = _FRAME.unpack_from(records, position)
@@ -99,11 +94,8 @@ def impossible(scan: Scan, tp: TopicPartition, records: memoryview, position: in
 
 def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
     """Whether `batch`, which cannot be read, ends where its header says: the next one is there, with the next offset.
-
-    Otherwise its length and its last offset in the header may be damaged.
-
-    `largest`: most bytes that a record batch may have.
-    """
+    Otherwise its length and its last offset in the header may be damaged. `largest`: most bytes that a record batch may
+    have."""
     if len(records) - batch.end < _FRAME.size:
         return False
     base_offset, length, _, magic = _FRAME.unpack_from(records, batch.end)

@@ -98,9 +98,8 @@ class Fetcher:
         self._error: ReadError | None = None
 
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks, those of a partition in offset order. Raises ReadError when a partition cannot be read; chunks
-        before that have been handed out. Raises BrokerError when brokers cannot be reached, or nothing comes any more.
-        """
+        """All chunks, in offset order for each partition. Raises ReadError when a partition cannot be read, after the
+        chunks before that; BrokerError when brokers cannot be reached, or nothing comes any more."""
         try:
             while self._positions:
                 self._ask()
@@ -119,11 +118,9 @@ class Fetcher:
         return MappingProxyType(self._epochs)
 
     def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
-        """Go on with a partition at a position that is not the end of its chunks so far.
-
-        `position`: offset to ask for.
-        `start`: offset of the first wanted row from there on; from the end of the partition's range on no more is read.
-        """
+        """Go on with a partition at a position that is not the end of its chunks so far. `position`: offset to ask for.
+        `start`: offset of the first wanted row from there on; from the end of the partition's range on no more is
+        read."""
         self._positions.pop(tp, None)
         self._starts.pop(tp, None)
         if start < self._ends[tp]:
@@ -139,8 +136,7 @@ class Fetcher:
         self.go_on(tp, position, position)
 
     def wait_on(self, chunk: Chunk) -> None:
-        """Ask again for an offset about which a broker is silent. Raises BrokerTimeoutError when nothing has come for
-        too long."""
+        """Ask again for an offset about which a broker is silent. Raises BrokerTimeoutError after too long a time."""
         self._positions[chunk.tp] = chunk.asked
         if chunk.start != chunk.asked:
             self._starts[chunk.tp] = chunk.start
@@ -233,11 +229,8 @@ class Fetcher:
             self._asked[node_id] = wanted, rack
 
     def _ids_for(self, wanted: Iterable[TopicPartition], by_rack: bool) -> Mapping[str, str]:
-        """Ids to name the topics by, so that a broker sends nothing of a topic that was made again; empty for names.
-
-        A request with ids is answered by followers, too. Without a rack only a leader is to answer: the node that the
-        metadata names for the epoch that is asked for. A node that it names for an earlier epoch may follow by now.
-        """
+        """Ids to name the topics by; empty for names. With ids a broker sends nothing of a topic that was made again,
+        but followers answer, too: without a rack, only where metadata of that epoch name the leader."""
         if not self._topic_ids or not all(
             tp.topic in self._topic_ids and (by_rack or (tp in self._epochs and self._led.get(tp) == self._epochs[tp]))
             for tp in wanted

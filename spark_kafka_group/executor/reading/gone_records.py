@@ -45,9 +45,7 @@ class GoneRecords:
 
     def give_up_missing(self, missing: Collection[TopicPartition], made_again: Collection[str]) -> bool:
         """Give up the partitions that brokers have not known for a while: one that just started may not know them yet.
-
-        True if some are missing, but not for long enough. `made_again` has topics that are there under another id.
-        """
+        True if some are missing, but not for long enough. `made_again` has topics that are there under another id."""
         now = self._clock()
         self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
         believed_after_s = min(BELIEVED_AFTER_S, self._stall.limit_s)
@@ -59,11 +57,8 @@ class GoneRecords:
         return set(missing) != gone
 
     def ends_for_good(self, tp: TopicPartition, high_watermark: int) -> bool:
-        """Whether a leader has said for a while that its log ends before the position, however long nothing came.
-
-        A leader that was just elected learns later how far its log is committed (KIP-207), and brokers may have been
-        away until then.
-        """
+        """Whether a leader has said for a while that its log ends before the position: a leader that was just elected
+        learns later how far its log is committed (KIP-207), and brokers may have been away."""
         if high_watermark > self._positions[tp]:
             self._ends_since.pop(tp, None)
             return False
@@ -72,10 +67,7 @@ class GoneRecords:
         return self._stall.is_over_limit(tp) and self._clock() - since >= believed_after_s
 
     def look_at_bounds(self, tp: TopicPartition, first: int, last: int) -> bool:
-        """Read on at the first offset of the log, if the position is before it or behind `last`.
-
-        True if the log holds the position again, so that it makes sense to ask again.
-        """
+        """Read on at the log's first offset if the position is not in it; True if it holds the position again."""
         position = self._positions[tp]
         if first <= position < last:
             return True

@@ -31,9 +31,7 @@ _brokers: dict[tuple[int, ClientOptions], Brokers] = {}
 
 def brokers_for(options: Options) -> Brokers:
     """The cluster that `options` name, with its open connections; reads of other topics, offsets or groups share them.
-
-    Keyed by the process too: a worker forked from one with open connections must not use them.
-    """
+    Keyed by the process too: a worker forked from one with open connections must not use them."""
     key = (os.getpid(), options.client)
     if key not in _brokers:
         _brokers[key] = Brokers(options.client)
@@ -41,9 +39,8 @@ def brokers_for(options: Options) -> Brokers:
 
 
 def consumed(batches: Iterable[pa.RecordBatch], named: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The results of the interceptors for `batches`, called in the order of their names. Raises InterceptorError when
-    one raises, or gives back something of another schema. The task fails: rows that an interceptor was to change, or to
-    hide, do not get through unchanged, and nothing is committed."""
+    """`batches` after the interceptors, called in the order of their names. Raises InterceptorError when one raises, or
+    gives back another schema: rows that it was to change, or to hide, do not get through."""
     made = [user_classes.make("interceptors", name, (), INTERCEPTOR_METHODS) for name in named]
     hooks = [interceptor.on_consume for interceptor in made if callable(getattr(interceptor, "on_consume", None))]
     for batch in batches:
@@ -100,11 +97,8 @@ def records(
     others: Callable[[ClientOptions], Brokers] = Brokers,
     outage: TaskOutage | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """As :func:`read`, before interceptors.
-
-    `others`: makes connections for the search behind a record batch that cannot be read.
-    `outage`: waits for brokers that are away; None where that is an error once reading stalls.
-    """
+    """As :func:`read`, before interceptors. `others`: makes connections for the search behind a record batch that
+    cannot be read. `outage`: waits for brokers that are away; None where that is an error once reading stalls."""
     twin = decode.load(options.reading.decoder)
     largest = max(LARGEST_BATCH, options.fetching.max_bytes)
     builder = _builder(twin, options, largest)

@@ -41,8 +41,7 @@ class Stall:
         return self._clock() - since >= self.limit_s
 
     def check(self, positions: Mapping[TopicPartition, int]) -> None:
-        """End the reading if nothing has come for too long. Raises BrokerTimeoutError with the offsets that are waited
-        for."""
+        """End a read to which nothing has come for too long. Raises BrokerTimeoutError with the offsets waited for."""
         stalled = sorted(tp for tp in positions if self.is_over_limit(tp))
         if not stalled:
             return

@@ -21,10 +21,7 @@ from spark_kafka_group.wire.outage import TaskOutage
 
 class Uncommitted:
     """Partitions of one task whose next records are in the log and may not be sent. Where there is an `outage`, the
-    brokers of their other replicas count as away.
-
-    `epochs`: those of the leaders that are read.
-    """
+    brokers of their other replicas count as away. `epochs`: those of the leaders that are read."""
 
     def __init__(
         self, brokers: Brokers, epochs: Mapping[TopicPartition, int], stall: Stall, outage: TaskOutage | None
@@ -55,8 +52,7 @@ class Uncommitted:
 
     def are_lost(self, tp: TopicPartition, position: int, committed: int) -> bool:
         """Whether a log that ends at `committed`, before the position, as its leader says for a while, has no records
-        behind it. If it has, or if that is not known now, they are waited for. Raises BrokerTimeoutError when brokers
-        have been away for longer than maxBrokerOutage."""
+        behind it; else they are waited for. Raises BrokerTimeoutError after maxBrokerOutage."""
         if tp not in self._known:
             end = self._written_end(tp, position)
             if end is None:
@@ -74,8 +70,7 @@ class Uncommitted:
         return False
 
     def _written_end(self, tp: TopicPartition, position: int) -> int | None:
-        """Where the leader's log ends, with records that are not committed. None if it does not answer now, and the
-        position if it does not know, as before Kafka 2.3."""
+        """Where the leader's log ends, with uncommitted records; None without answer, the position if unknown."""
         if tp not in self._epochs:
             return position
         try:

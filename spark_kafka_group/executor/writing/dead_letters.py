@@ -51,11 +51,7 @@ def letters(batch: pa.RecordBatch, errors: Mapping[int, ReadError], options: Opt
 
 def send(rows: Sequence[OutputRow], options: SinkOptions, told: str, by: str) -> None:
     """Send letters; returns when all in-sync replicas have them. Raises BrokerError when a topic does not exist, or
-    does not take a letter.
-
-    `told`: what they are about, for the error.
-    `by`: the option that asks for them.
-    """
+    does not take a letter. `told`: what they are about, for the error. `by`: the option that asks for them."""
     try:
         write([arrow_batch(rows)], options, sink_columns())
     except GroupKafkaError as problem:

@@ -51,12 +51,9 @@ def _topic_name(raw: bytes) -> str:
 
 
 class TopicDestinations:
-    """Partitions for the rows of one topic.
-
-    `leaders`: node id of the leader of each partition; None for one without a leader.
-    `batch_size`: rows without a key share a partition for so many bytes, and at most for SHARED_BYTES.
-    `choose`: of several partitions one.
-    """
+    """Partitions for the rows of one topic. `leaders`: node id of the leader of each partition; None for one without a
+    leader. `batch_size`: rows without a key share a partition for so many bytes, and at most for SHARED_BYTES.
+    `choose`: of several partitions one."""
 
     def __init__(
         self,
@@ -81,10 +78,7 @@ class TopicDestinations:
 
     @property
     def shared(self) -> int:
-        """The partition for the next rows that have neither a key nor a partition.
-
-        One that has a leader, unless none has.
-        """
+        """The partition for the next rows without key or partition; has a leader, unless none has."""
         if self._shared is None:
             self._shared = self._choose(self._led or range(self.count))
         return self._shared
@@ -118,11 +112,9 @@ class TopicDestinations:
         return lowest if lowest < 0 else highest if highest >= self.count else None
 
     def named(self, given: pa.Array | None, origin: pa.Array | None) -> pa.Array | None:
-        """The partitions that columns name: `given`, and where that is null, `origin` modulo their number.
-
-        `origin`: the column `originPartition`: where the rows' records were in topics that may have more partitions.
-        Raises WriteError when one in `origin` is negative.
-        """
+        """The partitions that columns name: `given`, and where that is null, `origin` modulo their number. `origin`:
+        the column `originPartition`: where the rows' records were in topics that may have more partitions. Raises
+        WriteError when one in `origin` is negative."""
         if origin is None or origin.null_count == len(origin):
             return given
         from pyarrow.compute import coalesce, divide, min_max, multiply, subtract
@@ -155,12 +147,9 @@ class TopicDestinations:
     def partitions(
         self, encoder: Encoder, rows: Rows, indices: Buffer | None, given: pa.Array | None, by_key: bool
     ) -> Iterator[tuple[int, Buffer]]:
-        """Partitions of rows, each with the places of its rows; NO_PARTITION for those that share.
-
-        `indices`: places of the topic's rows; None for all.
-        `given`: as of :meth:`named`; all its numbers are partitions of the topic.
-        `by_key`: whether a key chooses a partition.
-        """
+        """Partitions of rows, each with the places of its rows; NO_PARTITION for those that share. `indices`: places of
+        the topic's rows; None for all. `given`: as of :meth:`named`; all its numbers are partitions of the topic.
+        `by_key`: whether a key chooses a partition."""
         count = rows.count if indices is None else len(memoryview(indices).cast("B")) // 4
         of_keys: Buffer = encoder.partitions_of_keys(rows, indices, self.count) if by_key else _NONE * count
         if given is not None:

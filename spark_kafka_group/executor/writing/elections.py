@@ -36,11 +36,8 @@ class Elected(NamedTuple):
 
 
 class Elections:
-    """Leaders that are to be asked about their logs.
-
-    `epochs`: under which the records were planned.
-    `doubted_for_s`: how long a leader of an earlier epoch may be one that a broker does not know to be replaced.
-    """
+    """Leaders that are to be asked about their logs. `epochs`: under which the records were planned. `doubted_for_s`:
+    how long a leader of an earlier epoch may be one that a broker does not know to be replaced."""
 
     def __init__(
         self,
@@ -57,8 +54,7 @@ class Elections:
         self._ask: set[TopicPartition] = set()
 
     def answered(self, tp: TopicPartition, reaction: Reaction | None) -> None:
-        """A leader has answered a request for records of a planned epoch; `reaction` is that to its error, if it sent
-        one."""
+        """A leader has answered a request for records of a planned epoch; `reaction` is that to its error, if any."""
         if reaction is not Reaction.LEADS_EARLIER:
             if self._ahead_since:
                 self._ahead_since.pop(tp, None)

@@ -40,10 +40,7 @@ ABSENT_AFTER_S = 1.0
 
 
 class AttendedClock:
-    """Seconds in which a caller was here, or away for a moment only.
-
-    Answers that came while nobody looked are not late.
-    """
+    """Seconds in which a caller was here, or away for a moment: answers that came while nobody looked are not late."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -125,12 +122,9 @@ class Sender:
     # What callers use
 
     def send(self, tp: TopicPartition, batch: EncodedBatch) -> None:
-        """Hand a sealed batch over, which must not be used any more.
-
-        Waits while kafka.buffer.memory bytes are held, and for brokers at the first batch. Raises WriteError when this
-        batch, or one before it, cannot be written, or may be lost; BrokerError when brokers do not answer for too long,
-        or refuse connections.
-        """
+        """Hand a sealed batch over, which must not be used any more. Waits while kafka.buffer.memory bytes are held,
+        and for brokers at the first batch. Raises WriteError when this batch, or one before it, cannot be written, or
+        may be lost; BrokerError when brokers do not answer for too long, or refuse connections."""
         with self._call():
             if not self._boxes:
                 self._begin(tp)
@@ -145,8 +139,7 @@ class Sender:
             self._turn()
 
     def flush(self) -> dict[TopicPartition, Written]:
-        """Wait until everything is acknowledged; returns all that has been since the beginning. Raises WriteError,
-        BrokerError."""
+        """Wait until all is acknowledged; returns all that has been since the start. Raises WriteError, BrokerError."""
         with self._call():
             while self.held_bytes:
                 self._turn()
@@ -392,10 +385,7 @@ class Sender:
     def _forgotten(
         self, box: Outbox, sealed: Sealed, answer: ProducedPartition, error: ProduceError, now: float
     ) -> None:
-        """Brokers before Kafka 2.5 forget a producer whose records are deleted, and want it to begin anew.
-
-        Where its last record should be in the log still, that record is lost.
-        """
+        """Begin a producer anew that brokers before Kafka 2.5 forgot; its record is lost if the log should have it."""
         if box.is_first(sealed) and answer.log_start_offset >= 0:
             if box.records and answer.log_start_offset <= box.last_offset:
                 raise unwritten.out_of_sequence(box.tp, error.name)

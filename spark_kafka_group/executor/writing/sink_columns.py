@@ -47,11 +47,8 @@ class SinkColumns:
 
     @classmethod
     def from_fields(cls, fields: Sequence[Any], options: SinkOptions) -> SinkColumns:
-        """The columns that `options` have written. A name is found as it is, else in another case.
-
-        `fields`: Spark's StructFields.
-        Raises OptionError when a column is missing, is none that a record has, or has another type.
-        """
+        """The columns that `options` have written. A name is found as it is, else in another case. `fields`: Spark's
+        StructFields. Raises OptionError when a column is missing, is none that a record has, or has another type."""
         places = {name: _place(name, fields) for name in TYPES}
         known = {place for place in places.values() if place is not None}
         for place, field in enumerate(fields):
@@ -123,18 +120,15 @@ MOST_ROWS, MOST_BYTES = 1000, 1024 * 1024  # rows that are kept together, unless
 
 
 class OutputRow(NamedTuple):
-    """A record for a topic.
-
-    `partition`: that the topic must have; None leaves it to the key.
-    `origin_partition`: instead: where the record was in another topic. It goes to the partition of that number, modulo
-        how many this topic has.
-    """
+    """A record for a topic."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers
-    partition: int | None = None
+    partition: int | None = None  # that the topic must have; None leaves it to the key
+    # Instead: where the record was in another topic. It goes to the partition of that number, modulo how many this
+    # topic has.
     origin_partition: int | None = None
 
 

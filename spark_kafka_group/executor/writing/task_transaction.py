@@ -47,11 +47,8 @@ class TaskTransaction:
         self.transactional_id = ""
 
     def begin(self) -> ProducerIdAndEpoch:
-        """Take an id, just before the first row is sent; tasks without rows need none.
-
-        A task ends here whose driver was replaced, or whose batch was decided without it. Raises ProducerFencedError,
-        BrokerError.
-        """
+        """Take an id, just before the first row is sent; tasks without rows need none. A task ends here whose driver
+        was replaced, or whose batch was decided without it. Raises ProducerFencedError, BrokerError."""
         if self._planned.described:
             self.transactional_id, self._producer = self._taken_free()
         else:
@@ -70,10 +67,8 @@ class TaskTransaction:
             self._partitions |= new
 
     def written(self, last_offsets: Mapping[TopicPartition, int]) -> TaskTransactionWritten | None:
-        """What the driver is told, once all records are acknowledged; None where nothing was written.
-
-        `last_offsets`: of the last record in each partition, as brokers have acknowledged it.
-        """
+        """What the driver is told, once all records are acknowledged; None where nothing was written. `last_offsets`:
+        of the last record in each partition, as brokers have acknowledged it."""
         if self._producer is None or not self._partitions:
             return None
         offsets = {tp: last_offsets.get(tp, -1) for tp in sorted(self._partitions)}
@@ -105,8 +100,7 @@ class TaskTransaction:
             )
 
     def abort(self) -> None:
-        """Abort what is open, on the way out of a task that fails. Harmless when repeated. Raises BrokerError when
-        brokers do not answer; the next start aborts it then."""
+        """Abort what is open, as the task fails; repeatable. Raises BrokerError: the next start aborts it then."""
         if self._producer is not None and self._partitions:
             self._client.abort_all({self.transactional_id: self._producer})
         self._producer = None

@@ -133,13 +133,9 @@ class WrittenTopics(Protocol):
 
 
 class OpenBatches:
-    """Rows become record batches, which are sealed when they are full or old, and sent.
-
-    Record batches that are open, and those that are sent, have kafka.buffer.memory bytes each at most.
-
-    `topics`: asked once for each topic, and again for a partition that a row names and that is not known.
-    `sent`: whether there was a record batch.
-    """
+    """Rows become record batches, which are sealed when they are full or old, and sent. Record batches that are open,
+    and those that are sent, have kafka.buffer.memory bytes each at most. `topics`: asked once for each topic, and again
+    for a partition that a row names and that is not known. `sent`: whether there was a record batch."""
 
     def __init__(
         self, options: SinkOptions, columns: SinkColumns, encoder: Encoder, topics: WrittenTopics, sends: Sends
@@ -160,12 +156,8 @@ class OpenBatches:
         self.sent = False
 
     def add(self, batch: pa.RecordBatch, now_s: float, now_ms: int) -> None:
-        """Add the rows of one of the task's Arrow batches.
-
-        `now_s`: by time.monotonic().
-        `now_ms`: the create time of the records, since the epoch.
-        Raises WriteError, UnwritableRowError, BrokerError.
-        """
+        """Add the rows of one of the task's Arrow batches. `now_s`: by time.monotonic(). `now_ms`: the create time of
+        the records, since the epoch. Raises WriteError, UnwritableRowError, BrokerError."""
         if not batch.num_rows:
             return
         if self._halvings != self._sends.halvings:

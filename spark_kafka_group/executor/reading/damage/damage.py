@@ -39,10 +39,8 @@ class Damage:
         return replace(self, chunk=chunk, byte=byte)
 
     def raw(self, next_header: bytes = b"") -> bytes:
-        """The bytes of the damaged record batch.
-
-        `next_header`: first bytes of the next record batch that the broker finds; empty if it finds none.
-        """
+        """The bytes of the damaged record batch. `next_header`: first bytes of the next record batch that the broker
+        finds; empty if it finds none."""
         end = len(self.records) if self.header is None else self.header.end
         rest, after = bytes(self.records[self.byte : end]), bytes(self.records[end : end + HEADER_BYTES])
         next_begins = rest.find(next_header, 1) if next_header else -1
@@ -62,21 +60,16 @@ class WayOn(NamedTuple):
 
 
 class Surroundings:
-    """Looks at the bytes of a log beside a damaged record batch.
-
-    `scan`: of the decoder.
-    `search`: returns the task's search, which connects when it is first needed.
-    """
+    """Looks at the bytes of a log beside a damaged record batch. `scan`: of the decoder. `search`: returns the task's
+    search, which connects when it is first needed."""
 
     def __init__(self, scan: Scan, search: Callable[[], Search]) -> None:
         self._scan = scan
         self._search = search
 
     def linked(self, chunk: Chunk, byte: int, target: int, least: int) -> Frame | None:
-        """The first undamaged record batch behind `byte` whose headers lead to the batch at byte `target`.
-
-        `least`: least base offset it may have.
-        """
+        """The first undamaged record batch behind `byte` whose headers lead to the batch at byte `target`. `least`:
+        least base offset it may have."""
         return batch_headers.leading_to(self._scan, chunk.tp, chunk.records, byte, target, least, self._search().intact)
 
     def hidden(self, chunk: Chunk, byte: int, target: int, least: int, first: int) -> bool:

@@ -75,8 +75,7 @@ class DeadLetters:
         self._sink_options = sink_options(options, outlives)
 
     def send(self, left_out: LeftOut) -> None:
-        """Send one; returns when all in-sync replicas have it. Raises BrokerError when the topic does not exist, or
-        does not take the record."""
+        """Send one, until all in-sync replicas have it. Raises BrokerError when the topic refuses it, or is missing."""
         tp, error = left_out.tp, left_out.error
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
         row = letter(self._options, error, origin, None, left_out.raw)
@@ -91,12 +90,9 @@ LONGEST_PAUSE_S = 5.0  # longest pause between two searches for the next record 
 
 
 class Remedy:
-    """Handles the record batches of one task that cannot be read.
-
-    `largest`: most bytes that a record batch may have.
-    `connect`: makes the connections of the search.
-    `outage`: waits for brokers that are away; None where that is an error.
-    """
+    """Handles the record batches of one task that cannot be read. `largest`: most bytes that a record batch may have.
+    `connect`: makes the connections of the search. `outage`: waits for brokers that are away; None where that is an
+    error."""
 
     def __init__(
         self,
@@ -197,11 +193,8 @@ class Remedy:
         return WayOn(chunk, header.end, following)
 
     def shown(self, silent: Chunk) -> Chunk | None:
-        """Bytes of the log from before an offset that the broker is silent about, if they show why.
-
-        They hold the record batch in question, or damage in its place. None when there is nothing to be seen: the
-        fetcher then asks again, or for another offset of that record batch. Raises BrokerError, ReadError.
-        """
+        """Bytes of the log from before an offset that the broker is silent about, with the record batch in question, or
+        damage in its place; None when the fetcher is to ask again. Raises BrokerError, ReadError."""
         try:
             return self._shown(silent)
         except LeaderChangedError:
@@ -234,8 +227,7 @@ class Remedy:
         return None
 
     def _overlapping(self, chunk: Chunk, position: int, found: Found, first: int) -> str | None:
-        """Why there is no record batch at a byte of `chunk`, if that is so: it would reach beyond one that the broker
-        finds, and nothing in between can be read."""
+        """Why no record batch is at a byte of `chunk`, if it would reach beyond one that the broker finds."""
         within = batch_headers.found_again(chunk.records, position, found.header)
         if within is None or self._surroundings.hidden(chunk, position, position + within, first + 1, first):
             return None
@@ -249,7 +241,6 @@ class Remedy:
         self._fetcher.go_on(tp, first, first)
 
     def close(self) -> None:
-        """Close connections."""
         if self._searching is not None:
             self._searching.close()
 
@@ -343,8 +334,7 @@ class Remedy:
         self._fetcher.go_on(chunk.tp, next_offset, next_offset)
 
     def _can_be_reached(self, tp: TopicPartition, offset: int) -> bool:
-        """Have the fetcher ask again for an offset for which a broker had nothing, if it has something now, or for one
-        before, so that it comes with the batches before it."""
+        """Have the fetcher ask again for an offset, or one before, if the broker now has something for it."""
         asked = self._asked_again[tp, offset] = self._asked_again.get((tp, offset), 0) + 1
         if asked <= ASKED_AGAIN and self._search().answers(tp, offset):
             self._fetcher.go_on(tp, offset, offset)

@@ -120,12 +120,8 @@ class Search:
 
     def first_from(self, tp: TopicPartition, first: int, end: int, least: int) -> Found | None:
         """The first record batch with an offset from `first` on that can be found, in the whole log if none before
-        `end` can be.
-
-        `least`: where it may begin.
-        Raises BrokerError, ReadError, LeaderChangedError when brokers do not answer, or with an error that is not about
-        their logs.
-        """
+        `end` can be. `least`: where it may begin. Raises BrokerError, ReadError, LeaderChangedError when brokers do not
+        answer, or with an error that is not about their logs."""
         self.unanswered = False
 
         def look(offset: int) -> Found | None:
@@ -155,15 +151,12 @@ class Search:
         return True
 
     def answers(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether the broker has something to send for an offset, once asked again. Raises BrokerError, ReadError,
-        LeaderChangedError."""
+        """Whether the broker, asked again, has something to send. Raises BrokerError, ReadError, LeaderChangedError."""
         return len(self._fetched(self._brokers, tp, offset).records) > 0
 
     def before(self, tp: TopicPartition, offset: int) -> int | None:
         """An offset before this one for which the broker sends the record batch that holds it, and so the bytes behind.
-
-        Where the header after a record batch is damaged, a broker sends it for its first offset only.
-        """
+        Where the header after a record batch is damaged, a broker sends it for its first offset only."""
         bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
         first, at, step = 0 if bounds is None else bounds[0], offset, 1
         while at > first:
@@ -184,7 +177,6 @@ class Search:
         return SeenBytes(offset, memoryview(bytes(fetched.records)), fetched.aborted)
 
     def close(self) -> None:
-        """Close connections."""
         self._brokers.close()
         self._wide.close()
 
@@ -223,8 +215,7 @@ class Search:
         raise BrokerError(f"looking in {tp} for a record batch from offset {offset} on: {problem}")
 
     def _is_answer(self, partition: FetchedPartition, offset: int) -> bool:
-        """Whether the answer is about the log; else the leader is looked up again. Raises ReadError when the broker
-        refuses to say it."""
+        """Whether the answer is about the log; if not, the leader is looked up. Raises ReadError when refused."""
         tp, error = partition.tp, partition.error
         if error is None:
             self.unanswered |= not partition.records

@@ -133,10 +133,8 @@ class Outbox:
         return possible
 
     def returned(self, batches: Collection[Sealed], problem: str, now_s: float, pause_s: float, most_s: float) -> None:
-        """Have batches that were in flight sent again, each in its place; after a pause that doubles.
-
-        Only one is in flight until one has been acknowledged: what comes after it may be written before it otherwise.
-        """
+        """Have batches that were in flight sent again, each in its place; after a pause that doubles. Only one is in
+        flight until one has been acknowledged: what comes after it may be written before it otherwise."""
         for sealed in batches:
             self._in_flight.remove(sealed)
             self._insert(sealed)
@@ -160,10 +158,7 @@ class Outbox:
             self._wanted = 0
 
     def split(self, sealed: Sealed, halves: Collection[EncodedBatch]) -> None:
-        """Have the parts of a batch that was in flight, and is not written, sent in its place.
-
-        Sequence numbers count records, so those of the batches behind it stay.
-        """
+        """Have the parts of a batch that was in flight, and is not written, sent instead; sequence numbers stay."""
         self._in_flight.remove(sealed)
         self._one_by_one = True
         first = sealed.first
@@ -186,8 +181,7 @@ class Outbox:
         return len(self._in_flight) == 1 and self.is_first(sealed)
 
     def before(self, last_sequence: int) -> list[Sealed]:
-        """The batches before the one that ends with this sequence number, of those that were sent once and wait to be
-        sent again; none where there is no such one."""
+        """The batches before the one that ends with this sequence number, of those that wait to be sent again."""
         found: list[Sealed] = []
         for sealed in self._waiting:
             if sealed.stamped == NOT_STAMPED:

@@ -30,11 +30,8 @@ Asked = list[tuple[Outbox, Sealed]]  # the batches of a request
 
 
 class Routes:
-    """Of one task. Nothing here waits.
-
-    `boxes`: the task's, to which it adds.
-    `problem`: why the last attempt to look up or to connect failed.
-    """
+    """Of one task. Nothing here waits. `boxes`: the task's, to which it adds. `problem`: why the last attempt to look
+    up or to connect failed."""
 
     def __init__(
         self, brokers: ReceivingBrokers[Asked], boxes: Mapping[TopicPartition, Outbox], metadata_max_age_s: float
@@ -86,10 +83,8 @@ class Routes:
     # Leaders
 
     def ask_for_leaders(self) -> int:
-        """Have leaders looked up: they may have moved. Returns the number of the lookup.
-
-        One that has begun does not count: brokers may have answered it before.
-        """
+        """Have leaders looked up: they may have moved. Returns the number of the lookup. One that has begun does not
+        count: brokers may have answered it before."""
         self._wanted = self._brokers.begun + 1
         return self._wanted
 
@@ -123,10 +118,8 @@ class Routes:
         return looked_up
 
     def _take_leaders(self, now: float, lately: bool) -> None:
-        """Sort batches by leaders, and see what has become of their partitions.
-
-        `lately`: whether brokers have answered shortly before, too.
-        """
+        """Sort batches by leaders, and see what has become of their partitions. `lately`: whether brokers have answered
+        shortly before, too."""
         for topic in {tp.topic for tp in self._boxes}:
             self._note_topic_id(topic)
         self._to_send = {}
@@ -189,14 +182,11 @@ class Routes:
 
 @dataclass
 class Receivers:
-    """Of one task at a time.
-
-    `session`: the producer of the last task, if that has ended well.
-    `halvings`: how often brokers had record batches of a topic halved, as these were too large.
-    """
+    """Of one task at a time."""
 
     brokers: ReceivingBrokers[Any]
-    session: ProducerSession | None = None
+    session: ProducerSession | None = None  # the producer of the last task, if that has ended well
+    # How often brokers had record batches of a topic halved, as these were too large
     halvings: dict[str, int] = field(default_factory=dict)
 
 

@@ -62,10 +62,8 @@ class Transaction:
 
 
 class Stamping:
-    """Stamps the batches of one task.
-
-    `session`: of a producer without a transaction; None where brokers need not know batches again.
-    """
+    """Stamps the batches of one task. `session`: of a producer without a transaction; None where brokers need not know
+    batches again."""
 
     def __init__(self, encoder: Stamps, transaction: Transaction | None) -> None:
         self._encoder = encoder
