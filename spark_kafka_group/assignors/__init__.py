@@ -32,11 +32,9 @@ BUILT_IN: Mapping[str, Strategy] = {name: row.strategy for name, row in BY_NAME.
 
 
 def resolve(names: Sequence[str]) -> list[Strategy]:
-    """The strategies that `names` name, most preferred first.
-
-    `names`: built-in names, Java's class names for these, or ``module:Class`` of the user's own.
-    Raises OptionError when a name is none of these, or its class cannot be taken as a strategy.
-    """
+    """The strategies that `names` name, most preferred first. `names`: built-in names, Java's class names for these, or
+    ``module:Class`` of the user's own. Raises OptionError when a name is none of these, or its class cannot be taken as
+    a strategy."""
     strategies: dict[str, Strategy] = {}
     for named in names:
         strategy = _resolve(named)

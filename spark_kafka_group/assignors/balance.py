@@ -61,12 +61,9 @@ Counts = dict[str, dict[str, int]]  # topic to member id to number of partitions
 
 
 def balanced(sizes: Mapping[str, int], subscribers: Mapping[str, Sequence[str]], owned: Counts) -> Counts:
-    """Deal the partitions of each topic to its subscribers.
-
-    `sizes`: number of partitions of each topic.
-    `subscribers`: member ids of each topic, at least one. Their order, and that of the topics, decides between equals.
-    `owned`: how many partitions of the topic each subscriber owned; partitions without an owner are in no count.
-    """
+    """Deal the partitions of each topic to its subscribers. `sizes`: number of partitions of each topic. `subscribers`:
+    member ids of each topic, at least one. Their order, and that of the topics, decides between equals. `owned`: how
+    many partitions of the topic each subscriber owned; partitions without an owner are in no count."""
     shares = _Shares(sizes, subscribers, owned)
     while shares.even_out_two():
         pass
@@ -100,10 +97,7 @@ class _Shares:
             heapq.heapreplace(least, (load + 1, index, member))
 
     def even_out_two(self) -> bool:
-        """Move a partition from the member with most to the one with least, of those that can; False if none can.
-
-        Only for speed: cycles would do the same, but each needs a search.
-        """
+        """Move a partition from the member with most to the one with least, as cycles would, but without search."""
         by_load = sorted(self._loads, key=self._loads.__getitem__)
         for giver in reversed(by_load):
             for taker in by_load:
@@ -118,11 +112,9 @@ class _Shares:
         return False
 
     def improve_by_cycle(self) -> bool:
-        """Make a cycle of exchanges that makes the whole better; False if there is none.
-
-        Nodes are members, then topics, then a pool through which loads change: a cycle through it takes one from a
-        member's load and adds one to another's, a cycle beside it leaves all loads as they are.
-        """
+        """Make a cycle of exchanges that makes the whole better; False if there is none. Nodes are members, then
+        topics, then a pool through which loads change: a cycle through it takes one from a member's load and adds one
+        to another's, a cycle beside it leaves all loads as they are."""
         members, topics = list(self._loads), list(self.counts)
         node = {member: index for index, member in enumerate(members)}
         pool = len(members) + len(topics)

@@ -13,11 +13,8 @@ from spark_kafka_group.values.offsets import TopicPartition
 
 
 class Range:
-    """Kafka's ``RangeAssignor`` for members without racks.
-
-    Topics are looked at one by one, so with many topics the first members get more; in return
-    partitions with one number, of topics with as many, go to one member.
-    """
+    """Kafka's ``RangeAssignor`` for members without racks. Topics are looked at one by one, so with many topics the
+    first members get more; in return partitions with one number, of topics with as many, go to one member."""
 
     name = "range"
 
@@ -56,11 +53,8 @@ class RoundRobin:
 
 
 def holders(members: Iterable[GroupMember]) -> dict[TopicPartition, str | None]:
-    """The member that holds each claimed partition; None where two claim it in one generation.
-
-    A member that missed a rebalance still claims partitions that others have got since, so the highest generation
-    counts. Of two claims in one generation at most one is true, and it is unknown which.
-    """
+    """The member that holds each claimed partition, by the highest generation, as a member that missed a rebalance
+    claims what others have got since; None where two claim it in one generation: at most one is right."""
     latest: dict[TopicPartition, int] = {}
     held: dict[TopicPartition, str | None] = {}
     for member in members:
@@ -114,8 +108,7 @@ def _owned(
 
 
 def _dealt(owned: Mapping[str, list[int]], free: list[int], wanted: Mapping[str, int]) -> dict[str, list[int]]:
-    """Partitions of one topic, as many as wanted to each: first its own, then free ones and those that others give
-    up."""
+    """Partitions of one topic, as many as wanted to each: its own, then free ones and those that others give up."""
     kept = {member: numbers[: wanted[member]] for member, numbers in owned.items()}
     given_up = [number for member, numbers in owned.items() for number in numbers[wanted[member] :]]
     rest = iter(sorted(free + given_up))
@@ -130,10 +123,8 @@ class CooperativeSticky:
     def assign(
         self, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
     ) -> dict[str, list[TopicPartition]]:
-        """The sticky assignment without the partitions that are to move from a member that claims them.
-
-        That member sees that they are gone, gives them up and rejoins; in that round no member claims them.
-        """
+        """The sticky assignment without the partitions that are to move from a member that claims them. That member
+        sees that they are gone, gives them up and rejoins; in that round no member claims them."""
         held = holders(members)
         return {
             member_id: [tp for tp in owned if held.get(tp, member_id) == member_id]
@@ -165,7 +156,6 @@ class BuiltIn:
 
     @property
     def java_class(self) -> str:
-        """With the package."""
         return f"org.apache.kafka.clients.consumer.{self.java}"
 
 

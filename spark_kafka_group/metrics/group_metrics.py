@@ -18,11 +18,8 @@ OBSERVED = "processing"  # name of the handlers' numbers of a micro-batch, in ``
 
 @dataclass(frozen=True)
 class ListenersCommits:
-    """Commits that the listener made for one source of a query.
-
-    `done`, `failed`: how many.
-    `last_ms`, `last_latency_ms`: when the last one succeeded, by the clock on the wall, and how long it took.
-    """
+    """Commits that the listener made for one source of a query. `done`, `failed`: how many. `last_ms`,
+    `last_latency_ms`: when the last one succeeded, by the clock on the wall, and how long it took."""
 
     done: int = 0
     failed: int = 0
@@ -80,11 +77,9 @@ class GroupMetrics:
 
 
 def handled(before: Mapping[str, float | None], observed: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers of a query's handlers, by metric, after another micro-batch.
-
-    `before`: the result for the micro-batch before; empty before the first.
-    `observed`: ``observedMetrics["processing"]``, whose values are None when the micro-batch had no records.
-    """
+    """The numbers of a query's handlers, by metric, after another micro-batch. `before`: the result for the micro-batch
+    before; empty before the first. `observed`: ``observedMetrics["processing"]``, whose values are None when the
+    micro-batch had no records."""
     if not observed["records"]:
         return dict(before)
     latency = dict(
@@ -103,13 +98,9 @@ def metrics_of(
     handlers: Mapping[str, float | None] = MappingProxyType({}),
     batches: EndedBatches = EndedBatches(),
 ) -> GroupMetrics:
-    """A source's numbers at this moment.
-
-    `latest`: the source's ``latestOffset`` in the query's last progress; empty if it has none.
-    `listeners`: the listener's commits since that source began.
-    `handlers`: the result of :func:`handled` for the query's last micro-batch.
-    `batches`: micro-batches of the query that have ended.
-    """
+    """A source's numbers at this moment. `latest`: the source's ``latestOffset`` in the query's last progress; empty if
+    it has none. `listeners`: the listener's commits since that source began. `handlers`: the result of :func:`handled`
+    for the query's last micro-batch. `batches`: micro-batches of the query that have ended."""
     group = latest.get(GROUP_KEY, {})
     partitions = _partitions(latest, now_ms)
     values = {**_values(group, partitions, listeners, now_ms), **handlers}
@@ -148,7 +139,8 @@ def _values(
     values["last-rebalance-seconds-ago"] = _seconds(group.get("lastRebalanceMs"), now_ms)
     values["last-heartbeat-seconds-ago"] = _seconds(group.get("lastHeartbeatMs"), seen_ms)
     values["last-progress-seconds-ago"] = _seconds(seen_ms, now_ms)
-    values["brokers-away-seconds"] = _away_s(group) if group else None
+    away_s = _seconds(group.get("brokersAway", {}).get("sinceMs"), seen_ms)
+    values["brokers-away-seconds"] = away_s or 0.0 if group else None
     leaderless = positions_from_json(group.get("leaderlessSinceMs", {}), "leaderlessSinceMs")
     values["leaderless-partitions"] = len(leaderless) if group else None
     return values
@@ -171,10 +163,6 @@ def _partitions(latest: Mapping[str, Any], now_ms: float) -> dict[TopicPartition
         for tp, end in ends.items()
         if tp in positions
     }
-
-
-def _away_s(group: Mapping[str, Any]) -> float:
-    return _seconds(group.get("brokersAway", {}).get("sinceMs"), group.get("timestampMs")) or 0.0
 
 
 def _seconds(from_ms: float | None, to_ms: float | None) -> float | None:

@@ -84,8 +84,7 @@ class Exporter:
         return None if self._server is None else self._server.port
 
     def start(self) -> None:
-        """Listen and write. Raises ListeningError when the port is taken. Raises OSError when the file cannot be
-        written."""
+        """Listen and write. Raises ListeningError when the port is taken, OSError when the file cannot be written."""
         from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfile
 
         registry = CollectorRegistry(auto_describe=False)
@@ -118,8 +117,7 @@ class Exporter:
         self._changed.set()
 
     def close(self) -> None:
-        """Free the port, end its connections, and remove the file, as its numbers would be old. Harmless when
-        repeated."""
+        """Free the port, end connections, and remove the file, whose numbers would be old. Harmless when repeated."""
         self._closed.set()
         self._changed.set()
         server, self._server = self._server, None

@@ -39,11 +39,8 @@ class GroupTopics:
 
 @dataclass(frozen=True)
 class NewerGroupMember:
-    """A member of a group of the newer protocol, itself of either.
-
-    `assignor`: the broker's assignor that the member asks for, if it does.
-    `session_timeout_ms`, `strategies`: of a member of the classic protocol only.
-    """
+    """A member of a group of the newer protocol, itself of either. `assignor`: the broker's assignor that the member
+    asks for, if it does. `session_timeout_ms`, `strategies`: of a member of the classic protocol only."""
 
     group: str
     member_id: str
@@ -105,8 +102,7 @@ class PatternTopics:
 
 @dataclass(frozen=True)
 class NewerRecordRemoved:
-    """A record of one of these kinds was removed (a tombstone): the member left, or the group was deleted or became a
-    classic one."""
+    """A record of such a kind was removed (a tombstone): the member left, or the group went or became classic."""
 
     group: str
     kind: int
@@ -136,8 +132,7 @@ OF_A_PART = (5, 7, 8, 16)  # kinds with a key that names a member, or a regular 
 
 
 def about_of(kind: int, keys: KafkaBytes) -> str | None:
-    """The rest of a key behind its group: the member or the regular expression that the record is about. Raises
-    ValueError."""
+    """What follows the group in a key: the record's member or regular expression. Raises ValueError."""
     about = keys.string() if kind in OF_A_PART else None
     keys.end()
     return about

@@ -121,10 +121,8 @@ Entry = CommitEntry | OffsetRemoved | GenerationEntry | GroupRemoved | NewerEntr
 
 
 def coordinator_partition(group: str, partitions: int) -> int:
-    """The partition of the offsets topic with everything about `group`; its leader is the group's coordinator.
-
-    Java's ``String.hashCode`` over UTF-16 units, as a 32-bit number, without its sign (Kafka's ``Utils.abs``).
-    """
+    """The partition of the offsets topic with everything about `group`; its leader is the group's coordinator. Java's
+    ``String.hashCode`` over UTF-16 units, as a 32-bit number, without its sign (Kafka's ``Utils.abs``)."""
     units = group.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -216,8 +214,7 @@ class MemberSubscription:
 
 
 def subscription_of(data: bytes) -> MemberSubscription:
-    """A member's subscription; later versions only append, so they are read as the newest one known. Raises ValueError
-    when the bytes are something else."""
+    """A member's subscription, read as the newest known version: later ones only append. Raises ValueError."""
     if not data:
         return MemberSubscription(0, (), (), None, None)
     fields = KafkaBytes(data)
@@ -230,8 +227,7 @@ def subscription_of(data: bytes) -> MemberSubscription:
 
 
 def assignment_of(data: bytes) -> tuple[TopicPartition, ...]:
-    """A member's partitions; no bytes, which the coordinator stores while nothing is assigned, are none. Raises
-    ValueError when the bytes are something else."""
+    """A member's partitions; the coordinator stores no bytes while nothing is assigned. Raises ValueError."""
     if not data:
         return ()
     fields = KafkaBytes(data)

@@ -16,11 +16,8 @@ class KafkaBytes:
         self._flexible = flexible
 
     def value_version(self, newest: int, first_flexible: int) -> int:
-        """The version that begins a value; it decides how lengths are read.
-
-        `newest`: the newest version whose layout is known.
-        `first_flexible`: the first one with compact lengths and tagged fields.
-        """
+        """The version that begins a value; it decides how lengths are read. `newest`: the newest version whose layout
+        is known. `first_flexible`: the first one with compact lengths and tagged fields."""
         version = self.int16()
         if not 0 <= version <= newest:
             raise ValueError(f"version {version} is not known, only {f'0 to {newest} are' if newest else '0 is'}")

@@ -77,8 +77,7 @@ def version_of(command: str) -> str:
 
 
 def warn_without_java() -> None:
-    """Warn a program that will start Spark, but no command, client of Spark Connect, nor process that Spark has
-    started."""
+    """Warn a program that will start Spark; no command, client of Spark Connect, or process that Spark started."""
     command = any(word == "spark_kafka_group" or word.endswith("/groupkafka") for word in sys.orig_argv)
     beside = any(name.startswith(STARTED_BY_A_JVM + BY_CONNECT) for name in os.environ)
     if not command and not beside and _java_command() is None:

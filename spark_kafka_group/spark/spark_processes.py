@@ -74,10 +74,8 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 
 def acknowledge_at_once() -> None:
-    """Acknowledge Spark's bytes so far, and send without delay. Called when a task's reader is unpickled.
-
-    The rest of the task can then follow. Works on Linux, where Spark connects by TCP, and does nothing elsewhere.
-    """
+    """Acknowledge Spark's bytes so far, and send without delay. Called when a task's reader is unpickled. The rest of
+    the task can then follow. Works on Linux, where Spark connects by TCP, and does nothing elsewhere."""
     for descriptor in _spark_connections(os.getpid()):
         with contextlib.suppress(OSError), _borrowed(descriptor) as connection:
             # The kernel goes back to delayed ones by itself, so this is said for each task.
@@ -87,10 +85,8 @@ def acknowledge_at_once() -> None:
 
 @cache
 def _spark_connections(pid: int) -> tuple[int, ...]:
-    """Descriptors of TCP connections within this machine that were open when the first task came.
-
-    None of them is to a broker yet. By process, as a forked one has others.
-    """
+    """Descriptors of TCP connections within this machine that were open when the first task came. None of them is to a
+    broker yet. By process, as a forked one has others."""
     if not hasattr(socket, "TCP_QUICKACK") or not _OPEN_FILES.is_dir():
         return ()
     descriptors = []
@@ -130,11 +126,8 @@ class SentToTasks:
 
 @contextlib.contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Have Spark repeat this package's errors as one sentence, which is all that its users need.
-
-    With the tracebacks of the error and its causes the sentence would be in the middle of a hundred lines. An
-    interceptor is the user's code, so its error keeps them. A Spark process ends after an error.
-    """
+    """Have Spark repeat this package's errors as one sentence, without the hundred lines of their tracebacks, which
+    only errors of an interceptor keep, as it is the user's code. A Spark process ends after an error."""
     try:
         yield
     except GroupKafkaError as error:
@@ -172,8 +165,7 @@ PIP = "pip install 'pandas>=2.2'"
 
 
 def map_in_arrow(df: DataFrame, function: Function, schema: str) -> DataFrame:
-    """As ``df.mapInArrow(function, schema)``. Raises MissingPackageError with advice, when the driver has no pandas
-    that pyspark takes."""
+    """``df.mapInArrow(function, schema)``. Raises MissingPackageError without a pandas that pyspark takes."""
     try:
         return df.mapInArrow(partial(_quietly, function), schema)
     except ImportError as error:

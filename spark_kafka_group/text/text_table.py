@@ -94,11 +94,8 @@ def narrowed(
     width: int,
     shown: Callable[[object], str] = shown,
 ) -> str:
-    """A line for each row. The widest texts are shortened until `width` is enough. Numbers are to the right.
-
-    Times and numbers are whole: one without its middle says nothing, or something else. If they have no room, the last
-    texts are left out, and then the last of all columns.
-    """
+    """A line a row, no wider than `width`: the widest texts are shortened, and if that is not enough the last texts are
+    left out, then the last columns. Times and numbers, to the right, are whole, as a part misleads."""
     columns = [
         column if column.times or column.numbers else replace(column, least=min(column.width, SHORTEST))
         for column in _columns(headers, list(rows), shown)
@@ -110,10 +107,8 @@ def narrowed(
 
 
 def folded(headers: Sequence[str], rows: Iterable[Sequence[object]], width: int) -> str:
-    """As many lines for each row as `width` asks for. Headers and numbers are whole, and long texts are shortened.
-
-    A row whose further lines would be those of the row above has only its first line.
-    """
+    """As many lines for each row as `width` asks for. Headers and numbers are whole, and long texts are shortened. A
+    row whose further lines would be those of the row above has only its first line."""
     folds: list[list[_Column]] = [[]]
     for column in _columns(headers, list(rows), shown):
         room = width - len(FOLD) * (len(folds) > 1)

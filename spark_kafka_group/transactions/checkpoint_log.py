@@ -29,11 +29,8 @@ def logged_batch(checkpoint: str | None, batch: BatchId) -> str:
 
 
 def is_without(checkpoint: str | None, batch: BatchId, query_id: str, topics: Iterable[str]) -> bool:
-    """Whether what the checkpoint has of a batch can be read, and nothing in it can be of the source with this id.
-
-    Spark logs a line for each source. One of this package's sources has its id in it; others may read the same topics,
-    so these tell only where Spark's own source has planned the batch, before the checkpoint was taken over.
-    """
+    """Whether what the checkpoint has of a batch can be read, and none of its lines, one a source, is of the source
+    with this id. `topics` tell only of lines by Spark's own source, from before a takeover."""
     lines = _logged(checkpoint, batch).splitlines()
     quoted, names = json.dumps(query_id).encode(), [topic.encode() for topic in topics]
     return bool(lines) and not any(

@@ -102,11 +102,8 @@ def decide_and_end(
 
 
 def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId, run: str) -> None:
-    """Warn where a query that is not new begins with an id, and has written this batch with another one.
-
-    It is no error: by another id a user has batches written once more. A function for foreachBatch may have several,
-    and writes with all of them in one run.
-    """
+    """Warn where a query that is not new begins with an id, and has written this batch with another one. No error: so
+    batches are written once more, and a function for foreachBatch may write with several."""
     if planned.last is not None or batch.batch == 0:
         return
     try:
@@ -221,9 +218,8 @@ def _abort_unneeded(
     *,
     is_published: bool,
 ) -> None:
-    """Abort open transactions of attempts that Spark did not need. Once the batch is published, a failure is no reason
-    to stop. Raises ProducerFencedError when another driver has the prefix, and no decision was due, which would have
-    found it out."""
+    """Abort open transactions of attempts that Spark did not need, which may fail once the batch is published. Raises
+    ProducerFencedError when another driver has the prefix, and no decision would have shown it."""
     if not planned.described:
         return
     try:
@@ -269,10 +265,8 @@ def _refuse(planned: PlannedTransactions, problem: str | None) -> None:
 
 
 def _now_ms(planned: PlannedTransactions) -> int:
-    """The time by the driver's clock, if nobody has set it back since a batch was planned.
-
-    The clock that nobody sets stands still while the host sleeps, so what counts is the one that has gone further.
-    """
+    """The time by the driver's clock, if nobody has set it back since a batch was planned. The clock that nobody sets
+    stands still while the host sleeps, so what counts is the one that has gone further."""
     by_the_other = planned.planned_ms + (time.monotonic() - planned.planned_s) * 1000
     return int(max(time.time() * 1000, by_the_other))
 
@@ -410,11 +404,8 @@ def _abort_batch(
 
 
 def _taken_to_abort(client: TransactionClient, prefix: str, driver: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
-    """The driver's producer after this one, with nothing open; None where another driver has taken the id.
-
-    Where a transaction is open, brokers raise the epoch, and before transaction.version 2 they fence the producer with
-    it that has asked for it.
-    """
+    """The driver's producer after this one, with nothing open; None where another driver has the id. Before
+    transaction.version 2 brokers raise the epoch to abort, and so fence the producer that asks."""
     expected = driver if client.takes_expected else None
     while True:
         try:

@@ -21,8 +21,7 @@ LOOKED_UP_WITHIN_S = 10.0
 
 
 def last_decision(decisions: DecisionLog, prefix: str, start: int = 0) -> tuple[int, Decision] | None:
-    """The last decision of a prefix, and its offset; None where there is none. Raises TransactionError when this
-    version cannot read it."""
+    """The last decision of a prefix, and its offset. Raises TransactionError when this version cannot read it."""
     found = decisions.last(prefix, start)
     if found is None:
         return None

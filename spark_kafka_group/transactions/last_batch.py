@@ -23,19 +23,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LastBatch:
-    """The driver's producer then, the last decision of its prefix, and its offset in the decision topic.
-
-    `ended`: whether the batch was ended as a whole; else it was planned.
-    `sources`: of a batch that was planned: the sources of the query whose offsets it commits, each with its number of
-        the batch.
-    """
+    """The driver's producer then, the last decision of its prefix, and its offset in the decision topic."""
 
     driver: ProducerIdAndEpoch
     timeout_ms: int
     described: bool
     decision: Decision | None
     offset: int
-    ended: bool
+    ended: bool  # whether the batch was ended as a whole; else it was planned
+    # Of a batch that was planned: the sources of the query whose offsets it commits, each with its number of the batch
     sources: tuple[tuple[str, int], ...] = ()
 
 

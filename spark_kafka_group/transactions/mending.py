@@ -27,11 +27,8 @@ class Choice(Enum):
 
 @dataclass(frozen=True)
 class SeenTransactions:
-    """The transactions of a prefix.
-
-    `ends`: how the decision's transactions have ended, by their ids; None for one that is open.
-    `others`: open transactions that belong to no decision.
-    """
+    """The transactions of a prefix. `ends`: how the decision's transactions have ended, by their ids; None for one that
+    is open. `others`: open transactions that belong to no decision."""
 
     prefix: str
     decision: Decision | None

@@ -21,19 +21,13 @@ def instance_id_of(configured: str | None, query_id: str) -> str:
 
 
 def commit_metadata(query_id: str, generation: int, batch: int | None = None, without: int | None = None) -> str:
-    """The metadata of a commit, by which a later start recognizes its own commits.
-
-    `without` is the number of a batch that has not read this partition, although the checkpoint says that it has.
-    """
+    """The metadata of a commit; `without` is the number of a batch that goes without this partition."""
     return _json({"reader": query_id, "generation": generation, "batch": batch, "without": without})
 
 
 def adopting_metadata(query_id: str, generation: int, batch: int, metadata: str) -> str:
-    """The metadata that the query writes over another client's: it goes on from there after `batch`.
-
-    It keeps the other client's facts about the offset: that a batch went without the partition; or, of queries that
-    adopted the offset before, since which batch they have gone on from there.
-    """
+    """The metadata that the query writes over another client's, to go on from there after `batch`. It keeps that a
+    batch went without the partition, or since which batches other queries have gone on from there."""
     writer = writer_of(metadata)
     left_by: LeftBy | None = None
     since: dict[str, Since] = {}
@@ -50,11 +44,8 @@ def adopting_metadata(query_id: str, generation: int, batch: int, metadata: str)
 
 
 def correcting_metadata(query_id: str, generation: int, batch: int, without: int | None, metadata: str | None) -> str:
-    """As :func:`commit_metadata`, in the place of `metadata` at the same offset; None at another one.
-
-    An offset that this query has adopted stays one: a checkpoint that ends before does not know it yet. And queries
-    that had it before still have it.
-    """
+    """As :func:`commit_metadata`, in the place of `metadata` at the same offset; None at another one. An adopted offset
+    stays one: an older checkpoint does not know it, and queries that had it before still have it."""
     fields: dict[str, Any] = {"reader": query_id, "generation": generation, "batch": batch, "without": without}
     writer = None if metadata is None else writer_of(metadata)
     if writer is not None and writer.query_id == query_id:
@@ -96,11 +87,8 @@ MOST_NAMED = 16  # the most queries that metadata names: Kafka limits its length
 
 
 class Writer(NamedTuple):
-    """Who wrote a commit, as its metadata says; a batch that it does not name is None.
-
-    `adopted_in` is the generation in which the offset was adopted, where the metadata was written anew since. `since`
-    names queries that had the offset before, and still have it unless they read on.
-    """
+    """Who wrote a commit, as its metadata says; None for a batch not named. `adopted_in`: the generation in which the
+    offset was adopted. `since`: queries that had it before, and still have it unless they read on."""
 
     query_id: str
     generation: int
@@ -184,11 +172,9 @@ def _number(fields: Any, key: str) -> int | None:
 
 
 def left_out_of(metadata: str, query_id: str, generation: int = -1) -> int | None:
-    """The batch that has not read the partition, as the query wrote in this metadata; None without one.
-
-    The checkpoint, and not this metadata, is right about later batches. A word from before `generation`, in which the
-    checkpoint's batch was planned, is of a batch that had its number before an older checkpoint was restored.
-    """
+    """The batch that has not read the partition, as the query wrote in this metadata; None without one. The checkpoint,
+    and not this metadata, is right about later batches. A word from before `generation`, in which the checkpoint's
+    batch was planned, is of a batch that had its number before an older checkpoint was restored."""
     writer = writer_of(metadata)
     if writer is None:
         return None
@@ -209,10 +195,8 @@ def left_out(metadata: str, query_id: str, batch: int) -> bool:
 
 
 def is_of_batch(metadata: str, query_id: str, batch: int) -> bool:
-    """Whether the query committed the offset of this metadata, the end of its `batch`, for that batch.
-
-    Another query may have adopted the offset since. Its metadata does not say for which batch it was committed.
-    """
+    """Whether the query committed the offset of this metadata, the end of its `batch`, for that batch. Another query
+    may have adopted the offset since. Its metadata does not say for which batch it was committed."""
     writer = writer_of(metadata)
     if writer is None:
         return False
@@ -240,8 +224,8 @@ def is_signed_up_to(metadata: str, query_id: str, batch: int) -> bool:
 
 
 def is_known(metadata: str, query_id: str, batch: int, generation: int) -> bool:
-    """Whether this metadata of the query is right for a checkpoint that ends with `batch`, or an earlier batch, and
-    for batches that are planned from `generation` on."""
+    """Whether this metadata of the query is right for a checkpoint that ends with `batch`, or an earlier batch, and for
+    batches that are planned from `generation` on."""
     writer = writer_of(metadata)
     if writer is None or writer.query_id != query_id:
         return False

@@ -48,11 +48,8 @@ class Origin:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a handler could not do its work, as texts: exceptions need not be picklable.
-
-    `exception`, `cause`: full names of the exception's class, and of its cause's if it has one.
-    `fatal`: whether no further attempt is made.
-    """
+    """Why a handler could not do its work, as texts: exceptions need not be picklable. `exception`, `cause`: full names
+    of the exception's class, and of its cause's if it has one. `fatal`: whether no further attempt is made."""
 
     exception: str
     message: str
@@ -90,21 +87,15 @@ def full_name(kind: type) -> str:
 
 
 def attempts_made(headers: Headers) -> int:
-    """How often handlers have had this record before; 0 for a record that is not from a retry topic.
-
-    Only records from retry topics can be believed.
-    """
+    """How often handlers have had this record before; 0 unless it is from a retry topic: only these are believed."""
     value = _only(headers, ATTEMPTS)
     attempt = int.from_bytes(value) if value is not None and len(value) in (1, 4) else 1  # a byte in older Springs
     return attempt - 1 if 1 <= attempt <= MOST_ATTEMPTS else 0
 
 
 def origin_of(headers: Headers, here: Origin) -> Origin:
-    """Where a record was first read, as its headers say; `here` if they are missing or impossible.
-
-    They are impossible if one of them occurs twice, the topic's name is not valid, or a number is below 0 or beyond
-    Kafka's types. The caller decides whether they are true.
-    """
+    """Where a record was first read, as its headers say; `here` if one is missing, occurs twice, or is no valid topic,
+    or number of Kafka's types. Whether they are true, the caller decides."""
     for dialect in TABLE:
         topic = _topic(_only(headers, f"{dialect.origin}topic"))
         partition = dialect.number(_only(headers, f"{dialect.origin}partition"), 4)
@@ -118,11 +109,8 @@ def origin_of(headers: Headers, here: Origin) -> Origin:
 def handed_on(
     headers: Headers, dialect: str, origin: Origin, failure: Failure, reader: Reader, attempts: int, due_ms: int | None
 ) -> list[tuple[str, bytes | None]]:
-    """The record's own headers, and those that say why it is handed on.
-
-    `attempts`: how many attempts were made, the first included.
-    `due_ms`: when the next attempt is due; None without one.
-    """
+    """The record's own headers, and those that say why it is handed on. `attempts`: how many attempts were made, the
+    first included. `due_ms`: when the next attempt is due; None without one."""
     said = BY_NAME[dialect].write(origin, failure, reader, attempts)
     counted = [(ORIGINAL_TIMESTAMP, _big_integer(origin.timestamp_ms)), (ATTEMPTS, struct.pack(">i", attempts + 1))]
     if due_ms is not None:
@@ -240,20 +228,16 @@ def _big_integer(number: int) -> bytes:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The headers that one kind of reader expects.
-
-    `prefix`: of all its headers. No other dialect has it.
-    `origin`: beginning of the headers with ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first
-        record.
-    `number`: reads partition and offset, as an integer of so many bytes; None for bytes that cannot be one.
-    `exception`: the name, behind `prefix`, of the header with the exception's class; None where there is none.
-    """
+    """The headers that one kind of reader expects."""
 
     name: str
-    prefix: str
+    prefix: str  # of all its headers. No other dialect has it.
+    # Beginning of the headers with ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first record
     origin: str
+    # Reads partition and offset, as an integer of so many bytes; None for bytes that cannot be one
     number: Callable[[bytes | None, int], int | None]
     write: Callable[[Origin, Failure, Reader, int], list[tuple[str, bytes | None]]]
+    # The name, behind `prefix`, of the header with the exception's class; None where there is none
     exception: str | None = None
 
 

@@ -44,14 +44,12 @@ class BatchId(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskTransactionWritten:
-    """A task's transaction: all of its records are acknowledged, and it is open.
-
-    `offsets`: the offset of its last record in each of its partitions; -1 where brokers did not say it. Where a
-        consumer that reads committed records comes by them, it is told how the transaction ended.
-    """
+    """A task's transaction: all of its records are acknowledged, and it is open."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
+    # The offset of its last record in each of its partitions; -1 where brokers did not say it. Where a consumer that
+    # reads committed records comes by them, it is told how the transaction ended.
     offsets: Mapping[TopicPartition, int]
 
 
@@ -67,21 +65,17 @@ class State(Enum):
 @dataclass(frozen=True)
 class SourceBatch:
     """The offsets of a source that a decision has committed together with the rows; none where it read nothing.
-
-    `query_id`, `batch`, `offsets`: as of :class:`~spark_kafka_group.values.source_offsets.SourceOffsets`.
-    """
+    `query_id`, `batch`, `offsets`: as of :class:`~spark_kafka_group.values.source_offsets.SourceOffsets`."""
 
     query_id: str
     batch: int
     offsets: Mapping[TopicPartition, int]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready dict."""
         return {"reader": self.query_id, "batch": self.batch, "offsets": positions_to_json(self.offsets)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceBatch:
-        """Read what :meth:`to_json` wrote."""
         return cls(str(value["reader"]), int(value["batch"]), positions_from_json(value["offsets"], "offsets"))
 
 
@@ -109,7 +103,6 @@ class Decision:
         return next((one for one in self.sources or () if (one.query_id, one.batch) == (query_id, batch)), None)
 
     def to_json(self) -> bytes:
-        """As the decision topic has it."""
         value = {
             "version": FORMAT_VERSION, "state": self.state.value, "query": self.batch.query, "batch": self.batch.batch,
             "parity": self.parity, "rows": self.rows, "run": self.run, "logged": self.logged,
@@ -120,7 +113,6 @@ class Decision:
 
     @classmethod
     def from_json(cls, raw: bytes) -> Decision:
-        """Read what :meth:`to_json` wrote. Raises ValueError when this version cannot read it."""
         value = foreign_text.parsed(raw)
         if not isinstance(value, dict) or value.get("version") != FORMAT_VERSION:
             raise ValueError(f"is not of version {FORMAT_VERSION}: another version of spark_kafka_group wrote it")

@@ -53,10 +53,8 @@ def why_batches_are_skipped(spark: SparkSession, output: str, checkpoint: str) -
 
 
 def _newest_batch(spark: SparkSession, log: str) -> int:
-    """The highest number among the files of one of Spark's logs; -1 without any.
-
-    By Hadoop's file system: Spark's own readers show nothing below ``_spark_metadata``, so Spark Connect cannot.
-    """
+    """The highest number among the files of one of Spark's logs; -1 without any. By Hadoop's file system: Spark's own
+    readers show nothing below ``_spark_metadata``, so Spark Connect cannot."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(log)
     files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())

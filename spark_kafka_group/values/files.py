@@ -27,19 +27,15 @@ PIPE_S = 10.0  # how long a pipe may take, such as that of ``<(command)`` in a s
 
 
 def local_folder(named: str) -> Path:
-    """The folder that Hadoop's ``Path`` takes a name for, which may be a URI, where its file system is the local one.
-
-    Hadoop takes ``..`` out of the text. The system looks where it leads: nowhere, below a folder that is missing, and
-    elsewhere, below a link.
-    """
+    """The folder that Hadoop's ``Path``, which may be a URI, takes a name for, where its file system is local. Hadoop
+    takes ``..`` out of the text; the system goes where it leads, as below a link."""
     root = ROOT.match(named)
     path = named if root is None else "/" + named[root.end() :]
     return Path(os.path.normpath(os.path.join(os.getcwd(), path)))
 
 
 def read_file(path: str | Path) -> bytes:
-    """The bytes of a file, of a pipe too. Raises OSError: its ``strerror`` has the reason, also if the path is not
-    valid, or the file has more than 4 MiB."""
+    """The bytes of a file, or of a pipe. Raises OSError, also for a path that is not valid, and beyond 4 MiB."""
     try:
         # A pipe without a writer is not waited for here.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -71,8 +71,7 @@ class OffsetRange(NamedTuple):
 
 
 def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
-    """``{"orders": {"0": 120}}`` as positions. Raises OffsetFormatError with `what` in its text, when `obj` has another
-    shape."""
+    """``{"orders": {"0": 120}}`` as positions. Raises OffsetFormatError, with `what` in its text, for another shape."""
     if not isinstance(obj, dict):
         raise OffsetFormatError(f'{what} must be JSON like {{"topic": {{"0": 120}}}}, not {excerpt(obj)}')
     positions: dict[TopicPartition, int] = {}
@@ -92,9 +91,7 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
 
 def offset_of_any_source(text: object) -> dict[str, Any]:
     """The offset of a source of any kind in a query's progress; empty where there is none, or it is no JSON object.
-
-    pyspark turns none into "None", and some versions into "null".
-    """
+    pyspark turns none into "None", and some versions into "null"."""
     try:
         value = parsed(text) if isinstance(text, str) else text
     except ValueError:
@@ -118,43 +115,34 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class GroupOffset:
-    """Spark's offset of one micro-batch: its ends, and the member of the group that planned it.
+    """Spark's offset of one micro-batch: its ends, and the member of the group that planned it."""
 
-    `positions`: next offset to read of each partition the member owned.
-    `query_id`: id made once per query; None in a checkpoint that format("kafka") wrote.
-    `generation`: generation of the group under which the batch was planned; -1 before the first, and without
-        membership.
-    `batch`: number of the batch among those of this query that had data, from 0; -1 before the first.
-    `topic_ids`: id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it
-        replaces.
-    `moved`: start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
-        or moved because the group's committed offset was right and the checkpoint was not. All of them, where it is not
-        certain that Spark keeps the previous batch's end.
-    `epochs`: leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost
-        its end; not there where a broker did not give one.
-    `left`: next offset to read of partitions that the member does not own any more, where the group does not have it;
-        and of topics that it has unsubscribed from, as groups forget offsets.
-    `in_transaction`: whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON
-        key ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is
-        over.
-    `group_id`: the group (JSON key ``id``): generations of another one tell nothing.
-    `overrides`: the group's offsets of partitions in `left` than which these are newer: Spark's own source has read
-        them.
-    `unseen`: whether the user had no right on the group as the batch was planned: all of `positions` is newer than what
-        the group has.
-    """
-
+    # Next offset to read of each partition the member owned
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    query_id: str | None = None
+    query_id: str | None = None  # id made once per query; None in a checkpoint that format("kafka") wrote
+    # Generation of the group under which the batch was planned; -1 before the first, and without membership
     generation: int = -1
-    batch: int = -1
+    batch: int = -1  # number of the batch among those of this query that had data, from 0; -1 before the first
+    # Id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it replaces
     topic_ids: dict[str, str] = field(default_factory=dict)
+    # Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance, or
+    # moved because the group's committed offset was right and the checkpoint was not. All of them, where it is not
+    # certain that Spark keeps the previous batch's end.
     moved: dict[TopicPartition, int] = field(default_factory=dict)
+    # Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its end;
+    # not there where a broker did not give one
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    # Next offset to read of partitions that the member does not own any more, where the group does not have it; and of
+    # topics that it has unsubscribed from, as groups forget offsets
     left: dict[TopicPartition, int] = field(default_factory=dict)
+    # Whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON key
+    # ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is over
     in_transaction: bool = False
-    group_id: str | None = None
+    group_id: str | None = None  # the group (JSON key ``id``): generations of another one tell nothing
+    # The group's offsets of partitions in `left` than which these are newer: Spark's own source has read them
     overrides: dict[TopicPartition, int] = field(default_factory=dict)
+    # Whether the user had no right on the group as the batch was planned: all of `positions` is newer than what the
+    # group has
     unseen: bool = False
 
     def for_group(self, group_id: str) -> GroupOffset:
@@ -238,9 +226,8 @@ class GroupOffset:
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
-        """Where the batch that ends here began, given the end of the batch before it, or of an earlier one. Raises
-        OffsetFormatError when a partition's start is known from neither; also when ends of batches between the two are
-        missing, in which the partition may have moved."""
+        """Where the batch that ends here began, given the end of the one before, or of an earlier one. Raises
+        OffsetFormatError when neither has a start, or ends between the two are missing, where it may have moved."""
         starts: dict[TopicPartition, int] = {}
         gap = self.batch > previous.batch + 1
         for tp, end in self.positions.items():
@@ -288,14 +275,12 @@ def _readable(group: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class ReadTask(InputPartition):
-    """Ranges that one task reads, one after the other or interleaved, in offset order within a partition.
-
-    `epochs`: for each range, the epoch of the leader in whose log it is, or -1; empty where none is known.
-    `topic_ids`: the ids of the ranges' topics, where they are known: one that was made again has another.
-    """
+    """Ranges that one task reads, one after the other or interleaved, in offset order within a partition."""
 
     ranges: tuple[OffsetRange, ...]
+    # For each range, the epoch of the leader in whose log it is, or -1; empty where none is known
     epochs: tuple[int, ...] = ()
+    # The ids of the ranges' topics, where they are known: one that was made again has another
     topic_ids: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod

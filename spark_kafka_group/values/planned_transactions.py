@@ -26,37 +26,28 @@ NEWEST = "Take the newest checkpoint; to write the batches of this one again, ta
 
 @dataclass(frozen=True)
 class PlannedTransactions:
-    """What the driver has planned for one batch, for its tasks and its commit.
-
-    `driver`: the driver's own producer, of the transactional id that is the prefix. Planning again fences it.
-    `timeout_ms`: of each transaction.
-    `last`, `last_offset`: the last decision of the prefix, in short, and its offset in the decision topic.
-    `doubt`: why it is not known that all of the last decision's transactions were committed; None where it is.
-    `forgotten`: the reason why the topic must have had a decision that it lost; None where it lost none.
-    `logged`: as of the last decision, in the checkpoint as it is now.
-    `described`: whether brokers describe and list transactions (from Kafka 3.0 on).
-    `write_id`: the query's id where Spark has none: of a batch write.
-    `sources`: a digest of the offsets that sources of the query have for this batch, and that its decision commits;
-        empty where there are none.
-    `application`: another one for each Spark application; empty outside of Spark.
-    `planned_ms`: when, by the driver's clock, in milliseconds since the epoch: the tasks' transactions begin later.
-    `planned_s`: when, by the clock of the driver's host that nobody sets (``time.monotonic``).
-    """
+    """What the driver has planned for one batch, for its tasks and its commit."""
 
     prefix: str
+    # The driver's own producer, of the transactional id that is the prefix. Planning again fences it.
     driver: ProducerIdAndEpoch
-    timeout_ms: int
-    last: Decision | None
-    last_offset: int
+    timeout_ms: int  # of each transaction
+    last: Decision | None  # the last decision of the prefix, in short
+    last_offset: int  # its offset in the decision topic
+    # Why it is not known that all of the last decision's transactions were committed; None where it is
     doubt: str | None
-    described: bool
-    write_id: str
+    described: bool  # whether brokers describe and list transactions (from Kafka 3.0 on)
+    write_id: str  # the query's id where Spark has none: of a batch write
+    # A digest of the offsets that sources of the query have for this batch, and that its decision commits; empty where
+    # there are none
     sources: str = ""
-    application: str = ""
+    application: str = ""  # another one for each Spark application; empty outside of Spark
+    # The reason why the topic must have had a decision that it lost; None where it lost none
     forgotten: str | None = None
-    logged: str = ""
+    logged: str = ""  # as of the last decision, in the checkpoint as it is now
+    # When, by the driver's clock, in milliseconds since the epoch: the tasks' transactions begin later
     planned_ms: int = 0
-    planned_s: float = math.inf
+    planned_s: float = math.inf  # when, by the clock of the driver's host that nobody sets (``time.monotonic``)
 
     @property
     def parity(self) -> int:
@@ -166,18 +157,14 @@ class PlannedTransactions:
 
 @dataclass(frozen=True)
 class TaskWrite:
-    """What a task tells the driver that ends its write.
-
-    `transaction`: None where the task had no rows, or has written nothing as the batch was decided before.
-    `rows`: that the task had.
-    `run`: of the query, between a start and an end of it; empty where Spark does not say it.
-    """
+    """What a task tells the driver that ends its write."""
 
     planned: PlannedTransactions
     batch: BatchId
+    # None where the task had no rows, or has written nothing as the batch was decided before
     transaction: TaskTransactionWritten | None
-    rows: int = 0
-    run: str = ""
+    rows: int = 0  # that the task had
+    run: str = ""  # of the query, between a start and an end of it; empty where Spark does not say it
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,7 @@ COLUMNS |= dict.fromkeys(("rawKey", "rawValue"), COLUMNS["value"])
 
 
 def spark_schema(columns: tuple[str, ...], typed: Mapping[str, DataType] = NO_TYPES) -> StructType:
-    """The schema ``load()`` reports. Not as text: a session's settings decide what text means, as TIMESTAMP.
-
-    `typed`: the types of columns that are decoded.
-    """
+    """The schema ``load()`` reports, not as text, which a session's settings change; `typed`: of decoded columns."""
     return StructType([StructField(name, typed.get(name) or COLUMNS[name][0]) for name in columns])
 
 

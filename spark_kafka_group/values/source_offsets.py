@@ -36,30 +36,21 @@ FOLDERS = "offsets-"  # how the folders of sources begin, one for each kafka.tra
 
 @dataclass(frozen=True)
 class SourceOffsets:
-    """The offsets of one micro-batch of one source, and the member of the group that may commit them.
-
-    `instance_id`: group.instance.id; None for a dynamic member.
-    `query_id`: the source's id, kept in the query's checkpoint.
-    `batch`: number of the batch among those of this source that had data; not Spark's.
-    `metadata`: to be committed with each offset: by it the source knows the commit as that of this batch.
-    `offsets`: the next offset of each partition; none where the batch goes without all of its partitions.
-    `leader_epochs`: of these offsets, where they are known.
-    `decision_topic`: where the source looks up what was decided of its batches.
-    """
+    """The offsets of one micro-batch of one source, and the member of the group that may commit them."""
 
     group_id: str
     generation: int
     member_id: str
-    instance_id: str | None
-    query_id: str
-    batch: int
-    metadata: str
+    instance_id: str | None  # group.instance.id; None for a dynamic member
+    query_id: str  # the source's id, kept in the query's checkpoint
+    batch: int  # number of the batch among those of this source that had data; not Spark's
+    metadata: str  # to be committed with each offset: by it the source knows the commit as that of this batch
+    # The next offset of each partition; none where the batch goes without all of its partitions
     offsets: Mapping[TopicPartition, int]
-    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    decision_topic: str = ""
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)  # of these offsets, where they are known
+    decision_topic: str = ""  # where the source looks up what was decided of its batches
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready dict."""
         offsets = {"offsets": positions_to_json(self.offsets), "leader_epochs": positions_to_json(self.leader_epochs)}
         return self.__dict__ | offsets
 
@@ -70,25 +61,19 @@ class SourceOffsets:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceOffsets:
-        """Read what :meth:`to_json` wrote."""
         names = ("offsets", "leader_epochs")
         return cls(**(dict(value) | {name: positions_from_json(value[name], name) for name in names}))
 
 
 @dataclass(frozen=True)
 class LiveSource:
-    """A source whose process lives, as its file has it.
-
-    `round`: how often Spark has asked it for the latest offset.
-    `is_asked`: whether Spark is asking for it just now.
-    `has_begun`: whether it has begun a micro-batch that was planned by the same process.
-    `running`: the offsets of the batch that runs; None while none does, or one that reads nothing from this source.
-    """
+    """A source whose process lives, as its file has it."""
 
     query_id: str
-    round: int
-    is_asked: bool = False
-    has_begun: bool = False
+    round: int  # how often Spark has asked it for the latest offset
+    is_asked: bool = False  # whether Spark is asking for it just now
+    has_begun: bool = False  # whether it has begun a micro-batch that was planned by the same process
+    # The offsets of the batch that runs; None while none does, or one that reads nothing from this source
     running: SourceOffsets | None = None
 
     def to_text(self) -> str:
@@ -139,7 +124,5 @@ def _live_in(folder: Path) -> Iterator[LiveSource]:
 
 def published(directory: Path, transactional_id: str) -> list[SourceOffsets]:
     """The offsets of the micro-batch that runs, of each source with this kafka.transactional.id that reads anything.
-
-    `directory`: :func:`spark_kafka_group.driver.process.shared_directory`.
-    """
+    `directory`: :func:`spark_kafka_group.driver.process.shared_directory`."""
     return [source.running for source in live_sources(directory, transactional_id) if source.running is not None]

@@ -18,12 +18,8 @@ class TimeWindow:
 
 
 class Timing:
-    """Durations of one kind of event. One thread writes, others may read.
-
-    `count`: events so far.
-    `total_ms`: their durations.
-    `last_ms`: duration of the last one; 0 before the first.
-    """
+    """Durations of one kind of event. One thread writes, others may read. `count`: events so far. `total_ms`: their
+    durations. `last_ms`: duration of the last one; 0 before the first."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -25,8 +25,7 @@ PASSED_ON = (KeyboardInterrupt, Terminated)
 
 
 def load_class(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
-    """The class that `named` names, which must have `methods`, or at least one of `optional`. Raises OptionError when
-    it cannot be imported, or lacks a method."""
+    """The class that `named` names, with `methods`, or at least one of `optional`. Raises OptionError otherwise."""
     if not CLASS.fullmatch(named):
         raise OptionError(f"{option} ({shortened(named)}) must be module:Class")
     module, _, attribute = named.partition(":")
