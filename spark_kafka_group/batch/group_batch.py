@@ -136,12 +136,7 @@ def _bar(spark: SparkSession, group_id: str, records: int) -> contextlib.Abstrac
 
 
 def _checked(options: Options) -> str:
-    """The group's id, if a member of it may read with these options.
-
-    Raises
-    ------
-    OptionError
-    """
+    """The group's id, if a member of it may read with these options. Raises OptionError."""
     check_for_batch(options)
     if options.group.id is None:
         raise OptionError("group_batch needs kafka.group.id: it commits to that group")

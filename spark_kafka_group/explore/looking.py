@@ -244,11 +244,8 @@ def _may_have_newer(
     last_read: OffsetRange, log: OffsetRange, oldest: Place | None, least: Place | None, count: int
 ) -> bool:
     """Whether a partition may have records before a range that belong to the newest, of which `least` is the oldest.
-
     `oldest`: of the range; None if it has no records, only markers of transactions, or what compaction or an abort
-    left.
-    `least`: None if there are fewer than `count` yet.
-    """
+    left. `least`: None if there are fewer than `count` yet."""
     if least is None:
         return True
     return log.end - last_read.start < count if oldest is None else oldest >= least

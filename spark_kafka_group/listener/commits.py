@@ -40,11 +40,8 @@ NOW = 0.0  # as a due time, by time.monotonic()
 
 
 class Lanes(Generic[K, V]):
-    """Runs the newest job of each lane once it is due, in a thread that lives as long as the lane has one.
-
-    `run`: called with a lane's key and a job. It must not raise.
-    `name`: of the threads.
-    """
+    """Runs the newest job of each lane once it is due, in a thread that lives as long as the lane has one. `run`:
+    called with a lane's key and a job. It must not raise. `name`: of the threads."""
 
     def __init__(self, run: Callable[[K, V], None], name: str) -> None:
         self._run = run
@@ -152,11 +149,8 @@ class Succeeded:
         return {r.tp: r.end for r in self.ranges if r.tp not in committed or self._follows(r, committed[r.tp])}
 
     def elsewhere(self, committed: Mapping[TopicPartition, Committed], ended: bool) -> dict[TopicPartition, int]:
-        """Offsets of other clients that the group keeps, although this batch ended at others.
-
-        While the query runs, an offset behind the batch is no conflict: the query commits before it gives a partition
-        back.
-        """
+        """Offsets of other clients that the group keeps, although this batch ended at others. While the query runs, an
+        offset behind the batch is no conflict: the query commits before it gives a partition back."""
         moved = {}
         for r in self.ranges:
             group = committed.get(r.tp)
@@ -220,10 +214,8 @@ class Commits:
         self._lanes.close(timeout_s)
 
     def counts_of(self, run: uuid.UUID, query_id: str, began_s: float) -> ListenersCommits:
-        """Commits of one source. With the lock held.
-
-        `began_s`: when time.monotonic() was 0, by the clock of the wall.
-        """
+        """Commits of one source. With the lock held. `began_s`: when time.monotonic() was 0, by the clock of the
+        wall."""
         counts = self._by_source.get((run, query_id), ListenersCommits())
         return counts if counts.last_ms is None else replace(counts, last_ms=counts.last_ms + began_s * 1000)
 

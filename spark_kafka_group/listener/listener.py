@@ -53,28 +53,16 @@ SOURCE_NAME = "groupkafka"
 
 @dataclass(frozen=True)
 class Reported:
-    """One groupkafka source in the last progress of its query.
+    """One groupkafka source in the last progress of its query."""
 
-    Attributes
-    ----------
-    query
-        The query's name, or its id.
-    query_id
-        The source's id, which its checkpoint keeps.
-    latest
-        Its ``latestOffset``; empty if there is none.
-    began_s
-        When time.monotonic() was 0, by the clock of the wall as the progress came. That may be set meanwhile.
-    """
-
-    query: str
-    query_id: str
-    latest: Mapping[str, Any]
+    query: str  # the query's name, or its id
+    query_id: str  # the source's id, which its checkpoint keeps
+    latest: Mapping[str, Any]  # its ``latestOffset``; empty if there is none
+    # When time.monotonic() was 0, by the clock of the wall as the progress came. That may be set meanwhile.
     began_s: float
 
 
 def is_ours(source: SourceProgress) -> bool:
-    """Whether a source is a groupkafka source."""
     return GROUP_KEY in offset_of_any_source(source.endOffset)
 
 

@@ -70,10 +70,8 @@ def _behind(end_offset: str, latest_offset: str) -> int:
 
 
 class Bar:
-    """The rows read so far and in all, rows per second, the time to the end, and a note.
-
-    A terminal that goes away ends the drawing, and not the read.
-    """
+    """The rows read so far and in all, rows per second, the time to the end, and a note. A terminal that goes away ends
+    the drawing, and not the read."""
 
     def __init__(self, made: Any) -> None:
         self._bar = made
@@ -114,10 +112,8 @@ class Bar:
 @contextlib.contextmanager
 def bar(title: str, before: int = 0) -> Iterator[Bar | None]:
     """A bar while the block runs, and its last state afterwards; None where there is neither terminal nor notebook.
-
-    `before`: rows that had been read when it began: they are in its count, and not in its rate.
-    Raises ImportError when there is one, and tqdm is missing.
-    """
+    `before`: rows that had been read when it began: they are in its count, and not in its rate. Raises ImportError when
+    there is one, and tqdm is missing."""
     with contextlib.ExitStack() as stack:
         made = _made(printable(title), before, stack)
         drawn = None if made is None else Bar(made)
@@ -183,10 +179,8 @@ class Tasks(NamedTuple):
 
 
 def of_stage(spark: SparkSession, job_group: str | None = None) -> Tasks | None:
-    """Those of a stage that runs, of any job or of a job group, such as a query's run id.
-
-    None where none runs, or over Spark Connect, which does not show it.
-    """
+    """Those of a stage that runs, of any job or of a job group, such as a query's run id. None where none runs, or over
+    Spark Connect, which does not show it."""
     if not hasattr(spark, "_jsparkSession"):
         return None
     tracker = spark.sparkContext.statusTracker()
@@ -206,13 +200,9 @@ EVERY_S = 0.5
 
 @contextlib.contextmanager
 def bar_of_batch(spark: SparkSession, title: str, records: int) -> Iterator[None]:
-    """Show how many of the records have been read while the block runs; nothing without terminal or notebook.
-
-    Spark counts tasks, so the bar estimates: the share of a stage's tasks that have ended, of all records.
-
-    `records`: of the whole read.
-    Raises ImportError when tqdm is missing.
-    """
+    """Show how many of the records have been read while the block runs; nothing without terminal or notebook. Spark
+    counts tasks, so the bar estimates: the share of a stage's tasks that have ended, of all records. `records`: of the
+    whole read. Raises ImportError when tqdm is missing."""
     with bar(title) as drawn:
         if drawn is None:
             yield

@@ -95,7 +95,8 @@ def _lanes(axes: Any, run: LoggedRun, spans: Sequence[BatchSpan]) -> None:
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.set_ylabel("member")
-    canvas.heading(axes, run.theme, f"Micro-batches, from plan to commit{_some(len(shown), len(run.members))}")
+    some = f" ({len(shown)} of {len(run.members)} members, with most events)" if len(shown) < len(run.members) else ""
+    canvas.heading(axes, run.theme, f"Micro-batches, from plan to commit{some}")
     canvas.legend(axes, run.theme, _kinds_of_bars(spans, run.theme) + [mark for mark in marks if mark is not None])
 
 
@@ -104,10 +105,6 @@ def _kinds_of_bars(spans: Sequence[BatchSpan], theme: Theme) -> list[tuple[Any, 
     if any(span.to_ms is None for span in spans):
         names.append((canvas.patch(facecolor="none", edgecolor=theme.alarm), "no commit event"))
     return names
-
-
-def _some(shown: int, members: int) -> str:
-    return f" ({shown} of {members} members, with most events)" if shown < members else ""
 
 
 def _bars(axes: Any, lane: tuple[float, float], spans: Sequence[BatchSpan], run: LoggedRun, colour: str) -> None:

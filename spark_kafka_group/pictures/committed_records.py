@@ -92,11 +92,9 @@ def _shown(run: LoggedRun) -> list[Shown]:
 
 
 def _since_the_one_before(planned: Sequence[CommittedBatch]) -> list[CommittedBatch]:
-    """Commits of a member that begin with the commit before, and after a longer pause than usual with their own plan.
-
-    A commit is a moment, and its records are those of the time since the commit before. As moments, steady commits
-    would fall into bins by two, by one, or not at all.
-    """
+    """Commits of a member that begin with the commit before, and after a longer pause than usual with their own plan. A
+    commit is a moment, and its records are those of the time since the commit before. As moments, steady commits would
+    fall into bins by two, by one, or not at all."""
     ordered = sorted(planned, key=BY_END)
     gaps = [one.end - before.end for before, one in pairwise(ordered)]
     usual = USUAL * median(gaps or [0.0])

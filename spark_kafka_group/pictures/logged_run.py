@@ -74,9 +74,7 @@ def read(files: Files, theme: str) -> LoggedRun:
 @dataclass(frozen=True)
 class Absence:
     """After its last event of one process of a member, until the first of the next; None if there is no next.
-
-    `from_ms`, `to_ms`: times since the epoch.
-    """
+    `from_ms`, `to_ms`: times since the epoch."""
 
     member: Member  # group and member
     from_ms: float
@@ -97,12 +95,9 @@ class _KnownMember:
 
 
 def absences(events: Iterable[Event]) -> tuple[Absence, ...]:
-    """Those of all members; `events` are in order of time.
-
-    A process has begun where a batch is replayed, and where, after a batch without a commit, a member looks up
-    positions of partitions that it kept: one that goes on does neither. A member has not come back if its group has a
-    generation without it.
-    """
+    """Those of all members; `events` are in order of time. A process has begun where a batch is replayed, and where,
+    after a batch without a commit, a member looks up positions of partitions that it kept: one that goes on does
+    neither. A member has not come back if its group has a generation without it."""
     known: dict[Member, _KnownMember] = {}
     newest: dict[str, int] = {}
     for event in events:

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 
 def overview(files: Files, theme: str = "light") -> Picture:
-    """Owners, batches and records of a run, one below the other, with one axis of time.
-
-    The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`.
-    """
+    """Owners, batches and records of a run, one below the other, with one axis of time. The parameters and errors are
+    those of :func:`spark_kafka_group.pictures.owners`."""
     return overview_of(logged_run.read(files, theme))
 
 

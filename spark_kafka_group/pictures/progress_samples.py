@@ -112,7 +112,7 @@ def durations(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Fi
     parts = [found[at : at + each] for at in range(0, len(found), each)]
     phases, handles, bottoms = _phases(found), [], [0.0] * len(parts)
     for colour, phase in zip((*colours.members, colours.rest), phases, strict=False):
-        heights = [_average(part, phase, phases) for part in parts]
+        heights = [fmean(_ms(one.durations_ms, phase, phases) for one in part) for part in parts]
         bars = axes.bar(range(len(parts)), heights, bottom=bottoms, color=colour, width=0.9, linewidth=0)
         handles.append((bars, label(phase)))
         bottoms = [below + height for below, height in zip(bottoms, heights, strict=True)]
@@ -149,10 +149,6 @@ def _phases(found: Sequence[ProgressSample]) -> list[str]:
     phases = dict.fromkeys(phase for one in found for phase in one.durations_ms if phase != WHOLE)
     longest = sorted(phases, key=lambda phase: -sum(one.durations_ms.get(phase, 0.0) for one in found))
     return [*longest[: canvas.MOST_NAMED - 1], "other"]
-
-
-def _average(part: Sequence[ProgressSample], phase: str, phases: Sequence[str]) -> float:
-    return sum(_ms(one.durations_ms, phase, phases) for one in part) / len(part)
 
 
 def _ms(durations_ms: Mapping[str, float], phase: str, phases: Sequence[str]) -> float:

@@ -57,11 +57,9 @@ class HandOff:
 
 
 def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:
-    """Where a record was first read, and how many attempts were made before.
-
-    Its headers say so if this query has sent it: if it is from a retry topic, and of the topic that this belongs to. In
-    any other topic they are the producer's, who may name one that it may not write to.
-    """
+    """Where a record was first read, and how many attempts were made before. Its headers say so if this query has sent
+    it: if it is from a retry topic, and of the topic that this belongs to. In any other topic they are the producer's,
+    who may name one that it may not write to."""
     here = Origin(record.topic, record.partition, record.offset, record.timestamp, record.timestamp_type)
     main = main_topic(record.topic, settings.retry_topics)
     if main == record.topic:

@@ -102,10 +102,8 @@ class Settings:
         return bool(self.retry_topics) or self.dead_letter_topic is not None
 
     def destination(self, topic: str, fatal: bool) -> tuple[str | None, int | None]:
-        """Where a record of `topic` goes when its handler has failed, and for how long it waits there.
-
-        None when it has nowhere to go.
-        """
+        """Where a record of `topic` goes when its handler has failed, and for how long it waits there. None when it has
+        nowhere to go."""
         main = main_topic(topic, self.retry_topics)
         if not fatal:
             waited = delay_of(topic, self.retry_topics)
@@ -144,11 +142,8 @@ class TopicsWritten:
     def from_options(
         cls, options: Mapping[str, Any], given: Mapping[str, Any], retry_topics: Sequence[int]
     ) -> TopicsWritten:
-        """From the source's options, and those that are the sink's alone.
-
-        `retry_topics`: the delays of those that records go to.
-        Raises OptionError.
-        """
+        """From the source's options, and those that are the sink's alone. `retry_topics`: the delays of those that
+        records go to. Raises OptionError."""
         for name in given:
             if name.lower() in OF_BOTH:
                 raise OptionError(f"write_options has {name}, which the source has too: set it in options")

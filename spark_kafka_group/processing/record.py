@@ -116,13 +116,8 @@ def materialized(result: object) -> object:
 
 
 def rows_of(record: Record, result: object, settings: Settings) -> list[OutputRow]:
-    """Rows for what the handler has returned for `record`.
-
-    Raises
-    ------
-    ProcessingError
-        When that cannot be written. It is an error of the program, so it is not handed on as one of the record.
-    """
+    """Rows for what the handler has returned for `record`. Raises ProcessingError when it cannot be written: an error
+    of the program, so it is not handed on as one of the record."""
     returned = result if isinstance(result, tuple) and not isinstance(result, Record) else (result,)
     problem = _problem(returned, settings)
     if problem is not None:
@@ -192,11 +187,8 @@ def _bytes(text: bytes | str | None) -> bytes | None:
 
 
 def _what_is_called(handler: Callable[..., Any]) -> Callable[..., Any] | None:
-    """What tells itself which arguments it takes, and None for all else.
-
-    An object may pass for the function that it wraps, and a decorator may give a function the `__signature__` of
-    another one, though they hand something in.
-    """
+    """What tells itself which arguments it takes, and None for all else. An object may pass for the function that it
+    wraps, and a decorator may give a function the `__signature__` of another one, though they hand something in."""
     call = inspect.getattr_static(type(handler), "__call__", None)
     if type(handler) is functools.partial:
         inner = _what_is_called(handler.func)
@@ -226,12 +218,7 @@ def _check_arguments(handler: Callable[..., Any]) -> None:
 
 
 def check_handler(handler: object) -> None:
-    """Refuse what is no handler, or says itself that it returns what cannot be written.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Refuse what is no handler, or says itself that it returns what cannot be written. Raises OptionError."""
     if not callable(handler):
         raise OptionError(f"handler must be a function that takes a record, and is {handler!r}")
     call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004

@@ -172,7 +172,7 @@ def _rows(
         origin = origin_of(record.headers, NOWHERE)
         exception = exception_of(record.headers)
         outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
-        if outcome == WANTED and _is_gone(origin.topic, retry_topics):
+        if outcome == WANTED and RETRY.fullmatch(origin.topic) and origin.topic not in retry_topics:
             outcome = GONE
         counts[origin.topic or None, exception, outcome] += 1
         if outcome == WANTED:
@@ -182,7 +182,3 @@ def _rows(
                 yield output.take_rows()
     if rows := output.take_rows():
         yield rows
-
-
-def _is_gone(topic: str, retry_topics: frozenset[str]) -> bool:
-    return RETRY.fullmatch(topic) is not None and topic not in retry_topics

@@ -26,10 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Cell:
-    """Consecutive records of a partition.
-
-    `left`: records that are neither done nor handed on.
-    """
+    """Consecutive records of a partition. `left`: records that are neither done nor handed on."""
 
     __slots__ = ("end", "left", "partition", "records", "since", "start")
 
@@ -58,10 +55,8 @@ def cells_of(records: Iterable[Record], cell_records: int) -> Iterator[Cell]:
 
 
 class Window:
-    """Cells in flight, at most so many. For one thread at a time.
-
-    A finished cell stays in the window until every cell of its partition before it has finished.
-    """
+    """Cells in flight, at most so many. For one thread at a time. A finished cell stays in the window until every cell
+    of its partition before it has finished."""
 
     def __init__(self, cells: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._cells = cells
@@ -131,11 +126,8 @@ class QueuedChunk:
 
 
 class Lane:
-    """Chunks in order.
-
-    `held`: whether the lane must not be offered to workers: it is offered already, a worker has not finished its slice,
-        or its first record waits for its next attempt.
-    """
+    """Chunks in order. `held`: the lane is not for workers: it is offered already, a worker has not finished its slice,
+    or its first record waits for its next attempt."""
 
     __slots__ = ("chunks", "held", "shared")
 
@@ -147,17 +139,13 @@ class Lane:
 
 @dataclass(eq=False, slots=True)
 class Slice:
-    """Records that a worker has taken, to be handled in order.
-
-    `tries`: earlier attempts at the first record.
-    `left`: whether the worker has released the lane before the end of the slice, because a record waits for its next
-        attempt.
-    """
+    """Records that a worker has taken, to be handled in order."""
 
     lane: Lane
     cell: Cell
     records: Sequence[Record]
-    tries: int
+    tries: int  # earlier attempts at the first record
+    # Whether the worker has released the lane before the end of the slice, because a record waits for its next attempt
     left: bool = False
 
 
@@ -199,12 +187,9 @@ class WorkQueue:
     # For the thread that brings records
 
     def process(self, records: Iterable[Record]) -> Iterator[list[OutputRow]]:
-        """Admit all records, cell by cell, each when the window has room, and end when all are settled.
-
-        Gives rows to write, many at a time. While the caller writes them no cell is admitted, so no more rows wait than
-        those of a window. Raises ProcessingError: the first error of a record that could neither be handled nor be
-        handed on.
-        """
+        """Admit all records, cell by cell, each when the window has room, and end when all are settled. Gives rows to
+        write, many at a time. While the caller writes them no cell is admitted, so no more rows wait than those of a
+        window. Raises ProcessingError: the first error of a record that could neither be handled nor be handed on."""
         try:
             for cell in cells_of(records, self._settings.cell_records):
                 while rows := self._rows_before(lambda: not self._window.full):

@@ -50,17 +50,10 @@ def writable(folder: Path) -> Path:
     return folder
 
 
-def java_version() -> str:
-    """The version that the java command reports. Raises RuntimeError as :func:`java`."""
-    return version_of(java())
-
-
 def jars(module: str, version: str = VERSION) -> Path:
-    """The folder with a Kafka module's jars and those it needs, downloaded if it is not there yet.
-
-    `module`: ``kafka_2.13``, the broker, or ``kafka-tools``, the console tools.
-    Raises RuntimeError when the download fails, with the end of Ivy's output.
-    """
+    """The folder with a Kafka module's jars and those it needs, downloaded if it is not there yet. `module`:
+    ``kafka_2.13``, the broker, or ``kafka-tools``, the console tools. Raises RuntimeError when the download fails, with
+    the end of Ivy's output."""
 
     def retrieve_all(parts: Path) -> None:
         retrieve("org.apache.kafka", module, version, parts)
@@ -70,12 +63,9 @@ def jars(module: str, version: str = VERSION) -> Path:
 
 
 def once(target: Path, make: Callable[[Path], None], doing: str) -> Path:
-    """`target`, made by the first process on this machine that needs it.
-
-    `make`: called with an empty folder; its ``lib`` becomes `target` afterwards.
-    `doing`: line for stderr before that: it takes a while.
-    Raises RuntimeError when the folder of `target` cannot be written.
-    """
+    """`target`, made by the first process on this machine that needs it. `make`: called with an empty folder; its
+    ``lib`` becomes `target` afterwards. `doing`: line for stderr before that: it takes a while. Raises RuntimeError
+    when the folder of `target` cannot be written."""
     if target.exists():
         return target
     with (writable(target.parent) / f".{target.name}.lock").open("w") as lock:
@@ -91,9 +81,7 @@ def once(target: Path, make: Callable[[Path], None], doing: str) -> Path:
 
 def logging_jars() -> list[Path]:
     """SLF4J and Log4j as pyspark ships them: Kafka's dependencies bind SLF4J to nothing, and its log would be empty.
-
-    They are copies in the cache, where they stay when an environment goes.
-    """
+    They are copies in the cache, where they stay when an environment goes."""
     names = ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
     shipped = [_pyspark_jar(f"{name}-[0-9]*.jar") for name in names]
 
@@ -179,7 +167,7 @@ def prepared_folder(version: str, start: Callable[[Path], None]) -> Path:
     """The folder with both; `start` makes it now, in the folder that it is given, if this is the first start. Raises
     RuntimeError when Kafka cannot be downloaded or started."""
     # An archive is for one JVM and the very same jars.
-    jars = "\n".join(map(str, [java_version(), *logging_jars()]))
+    jars = "\n".join(map(str, [version_of(java()), *logging_jars()]))
     name = f"started-{hashlib.sha256(jars.encode()).hexdigest()[:12]}"
     return once(cache_directory() / f"kafka-{version}" / name, start, f"preparing starts of Kafka {version}, once")
 

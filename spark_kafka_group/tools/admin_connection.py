@@ -33,8 +33,7 @@ _SETTING = re.compile(
 
 
 def connect(args: argparse.Namespace) -> GroupAdmin:
-    """A connection to the cluster that the arguments name. Raises ToolError when the arguments are wrong, or no broker
-    answers. Raises BrokerError."""
+    """A connection to the cluster that the arguments name. Raises ToolError, BrokerError."""
     return connected(args, LagAdmin)
 
 
@@ -68,9 +67,7 @@ def connected(args: argparse.Namespace, make: Callable[[Options], T]) -> T:
 
 def as_given(error: Exception | str, servers: str = "--bootstrap-server") -> str:
     """The text of an error, with arguments, and settings of --command-config, in place of the source's options.
-
-    `servers`: the argument that names the brokers, as the user has written it.
-    """
+    `servers`: the argument that names the brokers, as the user has written it."""
     text = str(error).replace("kafka.bootstrap.servers", servers)
     return _SETTING.sub(_of_the_file, text)
 

@@ -19,12 +19,9 @@ there, and the sources in their order in the query."""
 
 
 def positions(checkpoints: Iterable[Path]) -> Positions:
-    """Where the newest planned batch of each query ends.
-
-    `checkpoints`: directories of Spark's checkpoints (``OffsetSeqLog``: a file a batch in ``offsets``, a line a
-    source).
-    Raises ToolError when one is no checkpoint of a groupkafka query.
-    """
+    """Where the newest planned batch of each query ends. `checkpoints`: directories of Spark's checkpoints
+    (``OffsetSeqLog``: a file a batch in ``offsets``, a line a source). Raises ToolError when one is no checkpoint of a
+    groupkafka query."""
     found: dict[str | None, dict[TopicPartition, int]] = {}
     for checkpoint in checkpoints:
         log = local_folder(str(checkpoint)) / "offsets"

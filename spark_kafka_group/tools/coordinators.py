@@ -78,8 +78,7 @@ def _leaders(admin: GroupAdmin) -> Mapping[TopicPartition, BrokerNode | None]:
 
 
 def newest(admin: GroupAdmin, groups: Iterable[str]) -> dict[str, int | BrokerError]:
-    """Number of each group's newest generation, or the error for which it is not known; groups without one are left
-    out."""
+    """Number of each group's newest generation, or the error that hides it; groups without one are left out."""
     groups = list(groups)
     if not groups:
         return {}

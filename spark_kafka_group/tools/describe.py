@@ -79,10 +79,8 @@ class PartitionRow:
 
 
 def behind(lags: Iterable[int | None], committed: bool, unit: str = "") -> str:
-    """``7 behind``, with the `unit` after the number. A commit beyond the end of a log takes nothing from other lags.
-
-    A lag that is not known at all is not 0: no log of what was `committed` has a leader, or nothing was.
-    """
+    """``7 behind``, with the `unit` after the number. A commit beyond the end of a log takes nothing from other lags. A
+    lag that is not known at all is not 0: no log of what was `committed` has a leader, or nothing was."""
     known = [max(0, lag) for lag in lags if lag is not None]
     if not known:
         return "lag not known" if committed else "nothing committed"

@@ -297,12 +297,10 @@ def _waited_for(error: BaseException | None) -> list[StreamingQuery]:
 
 
 class _Left(NamedTuple):
-    """How queries were stopped.
-
-    `open`: of transactions that may be open: the kafka.transactional.id, and the timeout in milliseconds.
-    """
+    """How queries were stopped."""
 
     groups: bool  # whether their members have left their groups
+    # Of transactions that may be open: the kafka.transactional.id, and the timeout in milliseconds
     open: tuple[tuple[str, int], ...] = ()
     named: tuple[str, ...] = ()  # these groups, where the readers' files had them
 
@@ -336,11 +334,8 @@ def _stop_at_end(groups: tuple[str, ...]) -> None:
 
 
 def _stopped_within(seconds: float, stopped: Sequence[StreamingQuery] = ()) -> _Left:
-    """Stop queries and session; `stopped` are queries that the program may have stopped itself.
-
-    In a thread of its own, which has its own connection to the JVM: on the main thread's the answer to the call that a
-    signal has interrupted may still come.
-    """
+    """Stop queries and session, and those `stopped` already. In a thread of its own, which has another connection to
+    the JVM: on the main thread's the answer to the call that a signal interrupted may come."""
     # That of a thread: with Spark Connect there is none in others.
     session = SparkSession.getActiveSession() if is_remote() else SparkSession._instantiatedSession
     if session is None and SparkContext._jvm is None:
@@ -391,8 +386,7 @@ def _ended(query: StreamingQuery) -> bool:
 
 
 def _silence(jvm: Any) -> None:
-    """Have Spark's JVM say nothing about queries that are being stopped. `setLogLevel` does nothing after
-    spark.log.level."""
+    """Have Spark's JVM not log queries that end. `setLogLevel` does nothing after spark.log.level."""
     with contextlib.suppress(Exception):  # another library than Log4j may log
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setAllLevels(log4j.LogManager.ROOT_LOGGER_NAME, log4j.Level.OFF)
@@ -424,11 +418,8 @@ def _readers_ended(folder: Path) -> bool:
 
 
 class _Forwarding:
-    """Hands a signal of the JVM's process on to this one, in place of the JVM's own end.
-
-    SIGTERM reaches spark-submit's process alone, which is the JVM's. Ctrl-C reaches both processes: this one gets it
-    twice.
-    """
+    """Hands a signal of the JVM's process on to this one, in place of the JVM's own end. SIGTERM reaches spark-submit's
+    process alone, which is the JVM's. Ctrl-C reaches both processes: this one gets it twice."""
 
     def handle(self, received: Any) -> None:
         block = _Block.current

@@ -24,26 +24,22 @@ ROLE = "explore"  # the end of the client.id
 
 
 def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
-    """Records of ranges, with the names of the source's columns, a dict each; ``timestamp`` is in milliseconds.
-
-    No calendar has all timestamps: some producers write microseconds. MAX_TIMESTAMP_MS stands for any beyond it. Raises
-    ReadError, BrokerError.
-    """
+    """Records of ranges, with the source's columns, a dict each; ``timestamp`` in milliseconds, at most
+    MAX_TIMESTAMP_MS, as some producers write microseconds, beyond any calendar. Raises ReadError, BrokerError."""
     wanted = tuple(r for r in ranges if r.size > 0)
     brokers = Brokers(options.client, role=ROLE)
     try:
         for batch in records(ReadTask(wanted), options, brokers):
             at = batch.schema.get_field_index("timestamp")
-            yield from batch.set_column(at, "timestamp", _milliseconds(batch.column(at))).to_pylist()
+            times = batch.column(at).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).fill_null(MAX_TIMESTAMP_MS)
+            yield from batch.set_column(at, "timestamp", times).to_pylist()
     finally:
         brokers.close()
 
 
 def with_texts(options: Options, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Rows of the source with the JSON of typed keys and values, under ``key_text`` and ``value_text``, where they fit.
-
-    Raises OptionError, RegistryError.
-    """
+    Raises OptionError, RegistryError."""
     if not options.values.given() or not rows:
         return rows
     from spark_kafka_group.executor.values.typed_batches import TypedBatches
@@ -62,10 +58,6 @@ def with_texts(options: Options, rows: Sequence[dict[str, Any]]) -> Sequence[dic
         }
         for i, row in enumerate(rows)
     ]
-
-
-def _milliseconds(times: pa.Array) -> pa.Array:
-    return times.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).fill_null(MAX_TIMESTAMP_MS)
 
 
 def of_many_partitions(options: Options) -> Options:

@@ -53,10 +53,8 @@ def partitions(tps: Collection[TopicPartition]) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], may_lack: Collection[str] = ()) -> str:
-    """A table for standard output: folded to the width of a terminal, and else whole, as scripts read it.
-
-    `may_lack`: headers of columns that a terminal shows only if a row has a value there.
-    """
+    """A table for standard output: folded to the width of a terminal, and else whole, as scripts read it. `may_lack`:
+    headers of columns that a terminal shows only if a row has a value there."""
     if not sys.stdout.isatty():
         return whole(headers, rows)
     kept = [n for n, header in enumerate(headers) if header not in may_lack or any(row[n] is not None for row in rows)]

@@ -161,7 +161,6 @@ def _header(group: str, located: Located) -> str:
 
 
 def as_line(written: WrittenRecord, topics: Topics) -> str:
-    """A record as one line of text."""
     kind, text = _described(written.entry, topics)
     return printable(f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip())
 
@@ -252,7 +251,6 @@ def _json_of(located: Located) -> str:
 
 
 def as_json(written: WrittenRecord, topics: Topics) -> dict[str, Any]:  # noqa: C901
-    """A record as an object for JSON."""
     # A case for each kind of record, as in _described.
     record, entry = written.record, written.entry
     common = {"log_offset": record.offset, "time_ms": record.timestamp_ms, "group": entry.group}

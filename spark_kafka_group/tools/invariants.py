@@ -62,10 +62,7 @@ def histories(events: Iterable[Event]) -> Mapping[tuple[str, TopicPartition], Hi
 
 
 class Sight:
-    """A member that wrote events covers a partition in the generations in which it owned it, and in no other.
-
-    `events`: of a run, in any order.
-    """
+    """A member that wrote events, of a run in any order, covers a partition in the generations in which it owned it."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._owned: dict[tuple[str, int], set[TopicPartition]] = defaultdict(set)
@@ -77,10 +74,8 @@ class Sight:
                     self._partitions[event.group, tp.topic].add(tp)
 
     def lost(self, group: str, tp: TopicPartition, after: int, before: int) -> bool:
-        """Whether a member without events may have owned a partition between two generations.
-
-        The generations of a group that was deleted and made again start from 1 again, so they prove nothing.
-        """
+        """Whether a member without events may have owned a partition between two generations. The generations of a
+        group that was deleted and made again start from 1 again, so they prove nothing."""
         between = range(after + 1, before)
         return before < after or any(not (self._seen(group, tp, g) or self._empty(group, tp.topic, g)) for g in between)
 
@@ -115,10 +110,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class InDoubt:
-    """A planned range without a commit event, though later ranges were committed.
-
-    The broker may have had the commit, and the member died before it wrote the event.
-    """
+    """A planned range without a commit event before later ones: the member may have died before writing the event."""
 
     plan: Plan
     followed_by: Event
@@ -126,10 +118,7 @@ class InDoubt:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Records between two commits that are in no event, while another member may have owned their partition.
-
-    It may have read them, and written no events.
-    """
+    """Records between two commits that no event has; another member without events may have read them."""
 
     range: OffsetRange
     proof: tuple[Event, ...]
@@ -166,11 +155,8 @@ def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
 
 
 def planned_by_owner(events: Iterable[Event]) -> Iterator[Violation]:
-    """A member plans and commits only partitions that are assigned to it in its generation.
-
-    A batch that is read again after a crash is as the checkpoint says, even if other members own its partitions now. It
-    may be committed for partitions that no member owns.
-    """
+    """A member plans and commits only partitions that are assigned to it in its generation. A batch read again after a
+    crash may have others' partitions, and is committed for those that no member owns."""
     assigned: dict[tuple[str, str, int], Event] = {}
     owned: set[tuple[str, int, TopicPartition]] = set()
     replayed: set[tuple[str, str, int, TopicPartition]] = set()
@@ -202,10 +188,7 @@ def _not_assigned(
 
 
 def nothing_after_giving_back(events: Iterable[Event]) -> Iterator[Violation]:
-    """A member plans nothing of a partition from when it was revoked or lost until it is assigned again.
-
-    Except for a batch that is read again after a crash.
-    """
+    """A member plans nothing of a partition between its loss and its next assignment, but for a batch run again."""
     gone: dict[tuple[str, str, TopicPartition], Event] = {}
     for event in events:
         for tp in event.partitions:
@@ -256,13 +239,9 @@ def never_backward(history: History) -> Iterator[Violation]:
 
 
 def one_after_another(history: History, sight: Sight | None = None) -> Iterator[Violation | InDoubt | Unseen]:
-    """Committed ranges follow each other without gap or overlap, but where their member was moved to their start.
-
-    A gap that ranges planned and not committed fill exactly is in doubt. One is unseen if members that wrote no events
-    may have filled it.
-
-    `sight`: the generations that the events cover; all if not given, as all members wrote events.
-    """
+    """Committed ranges follow each other without gap or overlap, but where their member was moved to their start. A gap
+    that ranges planned and not committed fill exactly is in doubt. One is unseen if members that wrote no events may
+    have filled it. `sight`: the generations that the events cover; all if not given, as all members wrote events."""
     last: Commit | None = None
     moved: dict[str, int] = {}
     pending: list[Plan] = []

@@ -83,10 +83,7 @@ def _over() -> str:
 
 def sentence(error: BaseException) -> str | None:
     """What an error says in one sentence: this package's own, also where Spark repeats it, what is to be done about
-    Spark's, that of Spark's analysis, or that Spark's JVM is gone.
-
-    None for all others.
-    """
+    Spark's, that of Spark's analysis, or that Spark's JVM is gone. None for all others."""
     if isinstance(error, Py4JError | ConnectionError) and jvm_has_ended():
         return JVM_ENDED
     if isinstance(error, GroupKafkaError):
@@ -108,11 +105,8 @@ def jvm_process() -> subprocess.Popen[bytes] | None:
 
 
 def left_connection() -> Any:
-    """The connection of this thread to the JVM, which its next call does not take: the answer to the call that a signal
-    interrupts may come later, such as that of ``query.awaitTermination()`` when the query has been stopped.
-
-    py4j does the same for KeyboardInterrupt.
-    """
+    """This thread's connection to the JVM, which its next call leaves alone, as py4j has it for KeyboardInterrupt: the
+    answer to a call that a signal interrupted, such as ``awaitTermination()``, may come later."""
     with contextlib.suppress(AttributeError):  # without a JVM; and with PYSPARK_PIN_THREAD=false each call takes any
         client: Any = SparkContext._gateway._gateway_client  # type: ignore[union-attr]
         connection = client.get_thread_connection()
@@ -122,7 +116,6 @@ def left_connection() -> Any:
 
 
 def jvm_has_ended() -> bool:
-    """Whether it is gone."""
     process = jvm_process()
     with contextlib.suppress(subprocess.TimeoutExpired):
         return process is not None and process.wait(NOTICED_S) is not None

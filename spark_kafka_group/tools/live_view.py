@@ -38,10 +38,8 @@ class ShownGroups(ABC):
     objects: tuple[dict[str, Any], ...]  # for JSON
 
     def heading(self, width: int) -> str:
-        """Name and facts, in `width` columns if the lag alone has room there.
-
-        The name is shortened for the facts' sake. Then facts go for the lag's sake, and then the name.
-        """
+        """Name and facts, in `width` columns if the lag alone has room there. The name is shortened for the facts'
+        sake. Then facts go for the lag's sake, and then the name."""
         name, least = "", 0
         if self.name:
             name = printable(self.name)
@@ -78,10 +76,8 @@ class Seen(Generic[L]):
 
 @dataclass(frozen=True)
 class LiveView(Generic[L]):
-    """What a command looks at, and how it is shown.
-
-    `sort`, `sorts`: the order of the rows at the start, and all orders, which keys choose by their first letters.
-    """
+    """What a command looks at, and how it is shown. `sort`, `sorts`: the order of the rows at the start, and all
+    orders, which keys choose by their first letters."""
 
     look: Callable[[L | None], L]  # asks the brokers; what was found before is given
     shown: Callable[[L, str], ShownGroups]  # what was found, in one of the orders
@@ -93,9 +89,7 @@ class LiveView(Generic[L]):
 
     def looks(self, waited: Callable[[float], object] = time.sleep) -> Iterator[Seen[L]]:
         """What is found now, and again after each interval; a later look that fails is the problem of the one before.
-
-        `waited`: waits so many seconds, and says whether the end was asked for.
-        """
+        `waited`: waits so many seconds, and says whether the end was asked for."""
         seen = self._seen(None)
         yield seen
         while not waited(self.interval_s):
@@ -153,10 +147,7 @@ def _show(view: LiveView[L], args: argparse.Namespace) -> int:
 
 
 class Observer(Generic[L]):
-    """Looks once, and, when it has been started, again and again in a thread of its own.
-
-    `seen`: the newest.
-    """
+    """Looks once, and, when it has been started, again and again in a thread of its own. `seen`: the newest."""
 
     def __init__(self, view: LiveView[L]) -> None:
         self._ending = threading.Event()
@@ -205,8 +196,7 @@ class Screen:
     def lines(
         self, seen: Seen[Any], groups: ShownGroups, now: float, size: tuple[int, int]
     ) -> tuple[list[str], int | None]:
-        """Lines that fit, and the number of the header, if there is one: which cluster, how to go on, what is wrong,
-        and what was found."""
+        """Lines that fit, and the header's number, if any: cluster, how to go on, what is wrong, and what was found."""
         width, height = size
         header, rows = groups.for_screen(width)
         above = 4 if header else 3

@@ -21,11 +21,8 @@ ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
-    """Settings of a properties file. Errors give the place of a mistake, and not its text: it may be secret.
-
-    `known`: settings that have an effect, in any case; a name that ends in ``.`` stands for all that begin so.
-    Raises OptionError when the file cannot be read, or has a setting that would be without effect.
-    """
+    """Settings of a properties file. `known`: those with an effect, in any case; a name that ends in ``.`` stands for
+    all that begin so. Raises OptionError with the place, but no text, which may be secret."""
     settings = {}
     for number, line in _logical_lines(_text(path)):
         setting = SETTING.fullmatch(line)

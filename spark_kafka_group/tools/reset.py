@@ -134,8 +134,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_idle(admin: GroupAdmin, group: str) -> None:
-    """Check that a group is of consumers, and has no members. Raises ToolError with the names of its members. Raises
-    BrokerError."""
+    """Check that a group is of consumers, and has no members. Raises ToolError with its members' names; BrokerError."""
     described = admin.describe(group)
     if described.use != CONSUMER:
         raise ToolError(of_no_consumers(group, described.use, "--reset-offsets"))

@@ -93,8 +93,7 @@ def _by_connect() -> bool:
 
 
 def _start_jvm() -> None:
-    """Start Spark's JVM, unless there is one. Where a signal interrupts that, it ends: nobody else knows its process,
-    and it would write that this program is gone."""
+    """Start Spark's JVM, unless there is one; end it where a signal interrupts that, as nobody else knows it."""
     before = _children(os.getpid())
     try:
         SparkContext._ensure_initialized()

@@ -114,9 +114,7 @@ class Speed:
 @dataclass(frozen=True)
 class RateRow:
     """A group; the lag is in records, and None where that of no partition is known. A commit beyond the end has none.
-
-    The writer is the one of the newest commit that names one.
-    """
+    The writer is the one of the newest commit that names one."""
 
     group: str
     state: str

@@ -172,10 +172,7 @@ ABORTED_WITHIN_S = 5.0  # how long the end of a program may wait for brokers
 
 def planned_writes(folder: Path) -> Iterator[tuple[str, int]]:
     """Of the exactly-once writes that were planned, and not ended: kafka.transactional.id, and the timeout in
-    milliseconds of their transactions.
-
-    `folder`: shared by the processes of the Spark application.
-    """
+    milliseconds of their transactions. `folder`: shared by the processes of the Spark application."""
     for path in sorted(folder.glob(f"{PLANS_PREFIX}*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             value = json.loads(path.read_bytes())
@@ -194,10 +191,7 @@ def abort_planned(folder: Path, queries: Iterable[StreamingQuery]) -> None:
 
 
 def _written_with(query: StreamingQuery) -> dict[str, str]:
-    """The options that its sink has; empty where Spark has not begun a batch.
-
-    Spark tells them to no one but the sink, so they are taken from the plan that it repeats for each batch.
-    """
+    """The options of its sink, from the plan that Spark repeats for each batch; empty before the first."""
     execution: Any = query._jsq.streamingQuery()
     if execution.lastExecution() is None or SparkContext._jvm is None:
         return {}  # before that, to ask for the plan would make it

@@ -83,11 +83,8 @@ class Report:
 
 
 def verify(events: Iterable[Event], all_members: bool = True) -> Report:
-    """Check a run.
-
-    `events`: in order of time, as :func:`spark_kafka_group.tools.event_logs.merge` gives them.
-    `all_members`: whether they are those of all members that their groups had.
-    """
+    """Check a run. `events`: in order of time, as :func:`spark_kafka_group.tools.event_logs.merge` gives them.
+    `all_members`: whether they are those of all members that their groups had."""
     events = tuple(events)
     partitions = histories(events)
     findings = list(_findings(events, partitions.values(), None if all_members else Sight(events)))
