@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from faults import report
-from faults.cells.everything import LANES, OPTIONS, PROPERTIES, second, storm
+from faults.cells.acts import OPTIONS, second
+from faults.cells.everything import LANES, PROPERTIES, storm
 from faults.cells.network import by_proxies, proxied
 from faults.evidence import GROUPKAFKA, Acknowledged, Finding
 from faults.gather import gathered

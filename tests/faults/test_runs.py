@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from support import name
 
+from faults.cells.acts import ACTS
 from faults.cells.clocks import HOUR_S, Clock, library
-from faults.cells.everything import ACTS, LANES, OF_A_GROUP, lanes_of
+from faults.cells.everything import LANES, OF_A_GROUP, lanes_of
 from faults.cells.registry import CELLS
 from faults.evidence import GROUPKAFKA, KAFKA
 from faults.load import Load
