@@ -47,7 +47,7 @@ class Leaders(Generic[C]):
     see."""
 
     def __init__(self, options: ClientOptions, role: str) -> None:
-        self._options = options
+        self.options = options
         self._role = role
         self._speaks = role != "driver"
         self.retry_backoff_s = options.connection.retry_backoff_ms / 1000
@@ -65,7 +65,7 @@ class Leaders(Generic[C]):
         brokers = [] if self._client is None else self._client.cluster.brokers()
         return sorted(
             address(broker.host, broker.port) for broker in brokers
-        ) or self._options.connection.bootstrap_servers.split(",")
+        ) or self.options.connection.bootstrap_servers.split(",")
 
     @property
     def last_failure(self) -> str | None:
@@ -75,7 +75,7 @@ class Leaders(Generic[C]):
     def reach(self, limit: str = REQUEST_TIMEOUT) -> None:
         """Reach a broker, if none was reached yet. `limit`: what sets the limit, for the error. Raises BrokerError when
         none answers within kafka.request.timeout.ms."""
-        with translated(f"connecting to {self._options.connection.bootstrap_servers}", limit=limit):
+        with translated(f"connecting to {self.options.connection.bootstrap_servers}", limit=limit):
             self._bootstrapped()
 
     def leaders(
@@ -212,10 +212,10 @@ class Leaders(Generic[C]):
     def _bootstrapped(self, within_ms: float | None = None) -> KafkaNetClient:
         """A client that has reached a broker, within kafka.request.timeout.ms, or less than that."""
         if self._client is None:
-            limit_ms = self._options.connection.request_timeout_ms
+            limit_ms = self.options.connection.request_timeout_ms
             # The driver has reached the cluster before, and says for itself when it cannot any more.
             self._client = reached_client(
-                connection_configs(self._options, self._role),
+                connection_configs(self.options, self._role),
                 limit_ms if within_ms is None else min(within_ms, limit_ms),
                 reached_before=True,
                 speaks=self._speaks,
@@ -223,7 +223,7 @@ class Leaders(Generic[C]):
         return self._client
 
     def _run(self, call: Callable[[], Any], timeout_ms: float | None = None) -> Any:
-        limit_ms = self._options.connection.request_timeout_ms
+        limit_ms = self.options.connection.request_timeout_ms
         return run_within(
             self._bootstrapped()._manager, limit_ms if timeout_ms is None else min(timeout_ms, limit_ms), call
         )

@@ -94,27 +94,23 @@ class _Tokens:
 
     def __init__(self, raw: str) -> None:
         self._raw = raw
-        self._at = 0
+        self.position = 0
         self._skip()
 
     def _skip(self) -> None:
-        space = re.compile(SPACE).match(self._raw, self._at)
-        self._at = space.end() if space else self._at
-
-    @property
-    def position(self) -> int:
-        return self._at
+        space = re.compile(SPACE).match(self._raw, self.position)
+        self.position = space.end() if space else self.position
 
     def at_end(self) -> bool:
-        return self._at == len(self._raw)
+        return self.position == len(self._raw)
 
     def where(self) -> str:
-        return "at its end" if self.at_end() else f"at character {self._at + 1}"
+        return "at its end" if self.at_end() else f"at character {self.position + 1}"
 
     def takes(self, character: str) -> bool:
-        found = self._raw.startswith(character, self._at)
+        found = self._raw.startswith(character, self.position)
         if found:
-            self._at += 1
+            self.position += 1
             self._skip()
         return found
 
@@ -126,11 +122,11 @@ class _Tokens:
         return word
 
     def text(self) -> str | None:
-        quoted = re.compile(QUOTED).match(self._raw, self._at)
-        word = quoted or re.compile(WORD).match(self._raw, self._at)
+        quoted = re.compile(QUOTED).match(self._raw, self.position)
+        word = quoted or re.compile(WORD).match(self._raw, self.position)
         if word is None:
             return None
-        self._at = word.end()
+        self.position = word.end()
         self._skip()
         return word[0] if quoted is None else re.sub(ESCAPE, _unescaped, quoted[2])
 

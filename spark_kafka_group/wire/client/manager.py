@@ -71,7 +71,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._session_timeout_ms = configs.get("session_timeout_ms")
         self._patience = Patience(self.config["request_timeout_ms"], self._session_timeout_ms)
         self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
-        self._last_failure: str | None = None
+        self.last_failure: str | None = None  # why the last connection could not be made, or ended, with its address
         self._refuses: tuple[str, int] | None = None  # the address of the last failure, if its reason is certain
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
         self._unclear: dict[tuple[str, int], float] = {}  # when an attempt has failed, perhaps by a pause alone
@@ -118,11 +118,6 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     def reaches_none(self) -> bool:
         """Whether the last attempts to reach each of the known brokers have failed."""
         return self._reach.none
-
-    @property
-    def last_failure(self) -> str | None:
-        """Why the last connection could not be made, or ended, with its address."""
-        return self._last_failure
 
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Any:
         if request_timeout_ms is not None:
@@ -215,9 +210,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._unmet_since = math.inf if self._met_a_broker else time.monotonic()
             return result
         except kafka_errors.KafkaTimeoutError as error:
-            if self._last_failure is None:
+            if self.last_failure is None:
                 raise
-            raise kafka_errors.KafkaTimeoutError(self._last_failure) from error
+            raise kafka_errors.KafkaTimeoutError(self.last_failure) from error
         finally:
             self._bootstrap = None
             if not late.is_done:
@@ -362,16 +357,16 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                     why = str(error.args[0])
                     # An attempt that the caller's limit ends may have begun in its last instant.
                     if not (unclear and conn.is_cut and self._refuses == (node.host, node.port)):
-                        self._last_failure = why
+                        self.last_failure = why
                         self._refuses = None if unclear else (node.host, node.port)
                     if CLOSED_IN_HANDSHAKE in why:
                         self._hung_up(node, greeted=False)
                     if not isinstance(error, RefusedError) and not self.closed:
-                        self._reach.failed(shown, self._last_failure or why, self._everyone(), self._goes_on())
+                        self._reach.failed(shown, self.last_failure or why, self._everyone(), self._goes_on())
                 elif conn.connected:
                     message = error.args[0] if error.args else error
                     known = silent or isinstance(error, ReauthenticationError | kafka_errors.KafkaProtocolError)
-                    self._last_failure = f"{where}: {message}{'' if known else suspicion(self.config)}"
+                    self.last_failure = f"{where}: {message}{'' if known else suspicion(self.config)}"
                     self._refuses = None
                     if not known:
                         self._hung_up(node, greeted=True)

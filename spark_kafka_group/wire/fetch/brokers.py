@@ -91,19 +91,19 @@ class Brokers(Leaders[FetchConnection]):
     @cached_property
     def nearest(self) -> NearestReplicas | None:
         """Replicas in this process's rack; None without a rack."""
-        fetching = self._options.fetching
+        fetching = self.options.fetching
         rack = fetching.rack(os.environ)
         if fetching.client_rack and not rack:
             log.warning(
                 "kafka.client.rack is %s, which has no value here: records come from leaders", fetching.client_rack
             )
-        return NearestReplicas(rack, self._options.connection.metadata_max_age_ms / 1000) if rack else None
+        return NearestReplicas(rack, self.options.connection.metadata_max_age_ms / 1000) if rack else None
 
     def log_bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         """First offset of a log, and that of its next record; None for a partition that is gone. Raises BrokerError."""
         from spark_kafka_group.wire.log_client import LogClient  # the driver's, and seldom needed
 
-        client = LogClient(self._options)
+        client = LogClient(self.options)
         try:
             first, last = client.beginning_offsets([tp]), client.log_ends([tp])
             return (first[tp], last[tp]) if tp in first and tp in last else None
@@ -135,12 +135,12 @@ class Brokers(Leaders[FetchConnection]):
         connection = self._connections.get(node_id)
         if isinstance(error, TimeoutError | BrokerTimeoutError) and connection is not None:
             self._patience_s[node_id] = min(
-                2 * connection.patience_s, self._options.connection.request_timeout_ms / 1000
+                2 * connection.patience_s, self.options.connection.request_timeout_ms / 1000
             )
         super().give_up(node_id, error)
 
     def _over(self, sock: socket.socket, node_id: int, conn: Any, lifetime_s: float | None) -> FetchConnection:
         version = conn.broker_version_data.api_version(FetchRequest, max_version=VERSIONS[-1])
         return FetchConnection(
-            sock, self._options, self._role, version, lifetime_s, self._patience_s.pop(node_id, 0.0), conn.made_to
+            sock, self.options, self._role, version, lifetime_s, self._patience_s.pop(node_id, 0.0), conn.made_to
         )

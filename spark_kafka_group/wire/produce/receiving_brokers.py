@@ -35,36 +35,16 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     def __init__(self, options: ClientOptions, role: str = "executor") -> None:
         super().__init__(options, role)
         self._look_up: Any = None
-        self._looked_up_s = float("-inf")
-        self._begun = 0
-        self._answered = 0
+        self.looked_up_s = float("-inf")  # when brokers last said who leads, by time.monotonic()
+        self.begun = 0  # how many lookups have begun
+        self.answered = 0  # the number of the last lookup that brokers have answered; 0 for none
         self._attempts: dict[int, Any] = {}
-
-    @property
-    def options(self) -> ClientOptions:
-        """As given."""
-        return self._options
 
     @property
     def busy(self) -> bool:
         """Whether leaders are being looked up, or a connection is being made."""
         # One that is made may stay here unused: its node leads no more.
         return self._look_up is not None or not all(attempt.is_done for attempt in self._attempts.values())
-
-    @property
-    def looked_up_s(self) -> float:
-        """When brokers last said who leads, by time.monotonic()."""
-        return self._looked_up_s
-
-    @property
-    def begun(self) -> int:
-        """How many lookups have begun."""
-        return self._begun
-
-    @property
-    def answered(self) -> int:
-        """The number of the last lookup that brokers have answered; 0 for none."""
-        return self._answered
 
     def descriptor(self) -> int:
         """Ready for reading when :meth:`work` has something to do, timers left out."""
@@ -83,8 +63,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
             with translated("looking up leaders"):
                 if done.exception is not None:
                     raise done.exception
-            self._looked_up_s = time.monotonic()
-            self._answered = self._begun
+            self.looked_up_s = time.monotonic()
+            self.answered = self.begun
 
     # Leaders
 
@@ -101,7 +81,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
                 raise BrokerError(f"looking up leaders of {', '.join(sorted(topics))}: {error}") from error
             # Another broker than before may be asked: that may be cut off from the cluster, and not know it.
             self._look_up = manager.call_soon(lambda: cluster.refresh_metadata(manager.any_node()))
-            self._begun += 1
+            self.begun += 1
 
     def leader(self, tp: TopicPartition) -> int | None:
         """Node id of the leader by the last lookup, if there is one; no I/O."""
@@ -166,9 +146,9 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     def _over(self, sock: socket.socket, node_id: int, conn: Any, lifetime_s: float | None) -> ProduceConnection[T]:
         version = conn.broker_version_data.api_version(ProduceRequest, max_version=VERSIONS[-1])
         # While a broker waits for its followers it takes no more bytes, and that is no sign of death.
-        for option in noticing(self._options.connection.request_timeout_ms):
+        for option in noticing(self.options.connection.request_timeout_ms):
             sock.setsockopt(*option)
-        client_id = f"{self._options.connection.client_id}-{self._role}"
+        client_id = f"{self.options.connection.client_id}-{self._role}"
         return ProduceConnection(sock, client_id, version, lifetime_s, conn.made_to)
 
     # Producer ids

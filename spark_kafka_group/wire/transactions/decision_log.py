@@ -55,14 +55,9 @@ class DecisionLog:
 
     def __init__(self, client: TransactionClient, topic: str) -> None:
         self._client = client
-        self._partitions = PartitionClient(client)
+        self.partitions = PartitionClient(client)  # of leaders, for other partitions, too
         self._topic = topic
         self._tp = TopicPartition(topic, 0)
-
-    @property
-    def partitions(self) -> PartitionClient:
-        """A client of leaders, for other partitions, too."""
-        return self._partitions
 
     def longest_timeout_ms(self) -> int | None:
         """The brokers' limit for transactions; None where they do not say it to this user."""
@@ -71,7 +66,7 @@ class DecisionLog:
 
     def prepare(self) -> None:
         """Create the topic, or check that it keeps decisions."""
-        if not self._partitions.exists(self._topic):
+        if not self.partitions.exists(self._topic):
             self._create()
         policy = self._policy()
         if policy is not None and policy != "compact":
@@ -82,7 +77,7 @@ class DecisionLog:
 
     def exists(self) -> bool:
         """Whether there is the topic; an error where this user may not know it."""
-        return self._partitions.exists(self._topic)
+        return self.partitions.exists(self._topic)
 
     def last(self, key: str, start: int = 0) -> tuple[int, bytes] | None:
         """Offset and value of the last record of a key, from an offset on; the key's producer must have none open."""
@@ -101,10 +96,10 @@ class DecisionLog:
         transaction of a key that is looked for is over, so the next marker of its producer says whether a record
         counts. Where a record has none, the topic was compacted, which leaves no record of an aborted transaction.
         """
-        end = self._partitions.end_offset(self._tp)
+        end = self.partitions.end_offset(self._tp)
         counting: tuple[int, bytes, bytes] | None = None
         undecided: dict[int, tuple[int, bytes, bytes]] = {}
-        position = start or self._partitions.start_offset(self._tp)  # records may have been deleted
+        position = start or self.partitions.start_offset(self._tp)  # records may have been deleted
         since_s = time.monotonic()
         while position < end:
             fetched = self._fetched(position)
@@ -130,7 +125,7 @@ class DecisionLog:
 
     def _fetched(self, position: int) -> Any:
         try:
-            return self._partitions.fetch(self._tp, position, committed=False)
+            return self.partitions.fetch(self._tp, position, committed=False)
         except BrokerError as error:
             if not isinstance(error.__cause__, kafka_errors.OffsetOutOfRangeError):
                 raise
@@ -166,7 +161,7 @@ class DecisionLog:
                 self._check(key, producer, check)
             doing = f"deciding in {self._tp}"
             try:
-                offset = self._partitions.write(self._tp, key.encode(), value, key, producer, sequence)
+                offset = self.partitions.write(self._tp, key.encode(), value, key, producer, sequence)
             except BrokerError as error:
                 if error.__cause__ is not None and name_of(type(error.__cause__)) in OF_A_FENCED_PRODUCER:
                     raise ProducerFencedError(f"{doing}: {STOLEN}") from error
@@ -218,7 +213,7 @@ class DecisionLog:
             ) from error
 
         def there(left_ms: float) -> None:
-            if not self._partitions.exists(self._topic):
+            if not self.partitions.exists(self._topic):
                 raise kafka_errors.UnknownTopicOrPartitionError(self._topic)
 
         self._client.retried(doing, there)

@@ -353,7 +353,7 @@ def test_tasks_get_every_option_and_their_connections_each_that_clients_have():
     for kind in (GroupKafkaStreamReader, GroupKafkaReader):
         arrived = pickle.loads(pickle.dumps(kind(options)))._options
         assert arrived == options
-        kept = brokers_for(arrived)._options
+        kept = brokers_for(arrived).options
         for name in CLIENTS:
             assert getattr(kept, name).given() == [f.metadata["name"] for f in dataclasses.fields(SECTIONS[name])]
 
