@@ -17,6 +17,7 @@ from setuptools.errors import BaseError, CCompilerError, CompileError
 
 DECODE, ENCODE = "spark_kafka_group/executor/decode", "spark_kafka_group/executor/encode"
 VALUES = "spark_kafka_group/executor/values"
+CURSOR = "spark_kafka_group/executor/cursor.pxi"
 OLDEST, OLDEST_TAG = "0x030B0000", "cp311"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WAYS_OUT = (
@@ -46,7 +47,7 @@ def extensions() -> list[Extension]:
         Extension(
             f"{folder}/{name}".replace("/", "."),
             [f"{folder}/{name}.pyx"],
-            depends=[f"{DECODE}/crc32c.h"],
+            depends=[f"{DECODE}/crc32c.h", CURSOR],
             include_dirs=[DECODE],
             extra_compile_args=flags,
             define_macros=[("Py_LIMITED_API", OLDEST)] if STABLE else [],

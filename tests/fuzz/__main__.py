@@ -26,6 +26,7 @@ EXECUTOR = ROOT / "spark_kafka_group" / "executor"
 SOURCES = [
     EXECUTOR / name
     for name in (
+        "cursor.pxi",
         "decode/_decode_c.pyx",
         "decode/crc32c.h",
         "encode/_encode_c.pyx",

@@ -62,15 +62,7 @@ cdef Py_ssize_t FIRST_BYTES = 65536
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
-cdef struct Cursor:
-    const uint8_t *at
-    const uint8_t *end
-    int failed  # the first problem; reads after it give zeros
-
-
-cdef struct Span:
-    const uint8_t *at
-    Py_ssize_t size  # -1: null
+include "../cursor.pxi"
 
 
 cdef inline Cursor cursor_over(const uint8_t *data, Py_ssize_t size) noexcept nogil:
@@ -81,48 +73,12 @@ cdef inline Cursor cursor_over(const uint8_t *data, Py_ssize_t size) noexcept no
     return cursor
 
 
-cdef inline Py_ssize_t left(const Cursor *cursor) noexcept nogil:
-    return cursor.end - cursor.at
-
-
-cdef inline int64_t fail(Cursor *cursor, int problem) noexcept nogil:
-    if not cursor.failed:
-        cursor.failed = problem
-    cursor.at = cursor.end
-    return 0
-
-
-cdef inline Span take(Cursor *cursor, Py_ssize_t size) noexcept nogil:
-    """The next `size` bytes. If there are fewer, or `size` is negative: none, and the cursor has failed."""
-    cdef Span span
-    if size < 0:
-        fail(cursor, NEGATIVE)
-        size = 0
-    elif size > left(cursor):
-        fail(cursor, SHORT)
-        size = 0
-    span.at = cursor.at
-    span.size = size
-    cursor.at += size
-    return span
-
-
 cdef inline uint64_t big_endian(Cursor *cursor, int size) noexcept nogil:
     cdef Span span = take(cursor, size)
     cdef uint64_t value = 0
     cdef Py_ssize_t i
     for i in range(span.size):
         value = value << 8 | span.at[i]
-    return value
-
-
-cdef inline uint8_t read_byte(Cursor *cursor) noexcept nogil:
-    cdef uint8_t value
-    if cursor.at >= cursor.end:
-        fail(cursor, SHORT)
-        return 0
-    value = cursor.at[0]
-    cursor.at += 1
     return value
 
 
