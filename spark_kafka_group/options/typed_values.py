@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spark_kafka_group.options.option import Section, choice, option, text
+from spark_kafka_group.options.option import Section, choice, integer, option, text
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 
 BINARY, STRING, JSON, AVRO = "binary", "string", "json", "avro"
@@ -14,13 +14,6 @@ NULL = "null"
 FORMATS = choice(BINARY, STRING, JSON, AVRO)
 FRAMINGS = choice(CONFLUENT, CONFLUENT_HEADER, NONE)
 SHOWN_FRAMING = "`confluent` with a registry, else `none`"
-
-
-def _version(raw: str) -> int:
-    """A version of a subject."""
-    if not (raw.strip().isascii() and raw.strip().isdigit() and 0 < int(raw.strip()[:12]) <= 2**31 - 1):
-        raise ValueError("must be a version of the subject: 1, 2, 3, ...")
-    return int(raw)
 
 
 class ColumnOptions(NamedTuple):
@@ -65,10 +58,10 @@ class TypedValues(Section):
         "keySubject", text, "The registry's subject of the key's schema.", shown="`<topic>-key`"
     )
     value_schema_version: int | None = option(
-        "valueSchemaVersion", _version, "The version of the subject that the column has.", shown="the latest"
+        "valueSchemaVersion", integer(1), "The version of the subject that the column has.", shown="the latest"
     )
     key_schema_version: int | None = option(
-        "keySchemaVersion", _version, "As `valueSchemaVersion`, for `key`.", shown="the latest"
+        "keySchemaVersion", integer(1), "As `valueSchemaVersion`, for `key`.", shown="the latest"
     )
     on_malformed_value: str = option(
         "onMalformedValue", choice(FAIL, NULL, DEAD_LETTER),

@@ -168,10 +168,3 @@ def test_strings_are_the_bytes_of_values_without_a_copy() -> None:
     assert (column.type, malformed) == (pa.string(), [])
     assert plain(column) == [b"caf\xc3\xa9", b"\xff\xfe", None, b""]
     assert column.buffers()[2].address == values.buffers()[2].address
-
-
-def test_frames_of_strings_are_taken_off() -> None:
-    values = pa.array([b"\0\0\0\0\1x", b"y", None, b"\0\0\0\0", b"\0\0\0\0\1"], pa.binary())
-    column, malformed = StringDecoder(framed=True).decode(values)
-    assert plain(column) == [b"x", None, None, None, b""]
-    assert [each.row for each in malformed] == [1, 3]
