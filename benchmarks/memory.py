@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from pyspark.sql.types import BinaryType, StructField
 
 from spark_kafka_group.executor import decode, encode
 from spark_kafka_group.executor.reading.read import ARROW_BATCH_BYTES, read
+from spark_kafka_group.executor.values.typed_batches import MOST_BYTES, TypedBatches
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.schemas.typed_columns import resolved
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 
@@ -47,6 +50,10 @@ SIZES = (
 )
 
 
+WIDE = 1_000
+"""Fields of a schema of which each value has one."""
+
+
 def bound(options: Options, partitions: int, largest_batch: int) -> int:
     """Most bytes that reading needs, worked out from the options, as docs/performance.md has it.
 
@@ -63,7 +70,8 @@ def bound(options: Options, partitions: int, largest_batch: int) -> int:
     )
     # The frame it came in, and the one before while a larger takes its place; then columns of the Arrow batch being
     # filled and of the one Spark has, each up to twice as large as what is in it.
-    return 2 * max(response, largest_batch) + 4 * (ARROW_BATCH_BYTES + largest_batch) + ALLOCATORS
+    of_types = 5 * MOST_BYTES if options.values.given() else 0
+    return 2 * max(response, largest_batch) + 4 * (ARROW_BATCH_BYTES + largest_batch) + of_types + ALLOCATORS
 
 
 def status(name: str) -> int:
@@ -80,6 +88,8 @@ def used_since(imported: int) -> dict[str, float]:
 def as_worker(servers: str, topic: str, partitions: int, records: int, options: Mapping[str, str]) -> dict[str, float]:
     """Read a topic as one task, and drop its rows; returns the memory of this process, which has done nothing else."""
     parsed = Options.parse({"kafka.bootstrap.servers": servers, "subscribe": topic, **options})
+    parsed = replace(parsed, typed=resolved(parsed))
+    TypedBatches(parsed)
     decode.load(parsed.reading.decoder)
     ranges = tuple(OffsetRange(TopicPartition(topic, p), 0, records // partitions) for p in range(partitions))
     imported = status("VmRSS")
@@ -189,6 +199,33 @@ def cases(most: int) -> Iterator[tuple[str, int, int, int, str, dict[str, str]]]
     yield "1 kB, 64 partitions, 8 MiB a fetch", int(500_032 * scale) // 64 * 64, 1_000, 64, "none", small
 
 
+def typed_cases(most: int) -> Iterator[tuple[str, int, list[bytes], dict[str, str]]]:
+    """Name, records, values that come again and again, and options of each task that reads typed columns; and of
+    one that reads the same bytes."""
+    from decoding_values import SMALL_FIELDS
+    from values import schema_of, values
+
+    records = max(1_000, int(1_000_000 * min(1.0, most / 20_000_000)))
+    for kind in ("avro", "json"):
+        written = values(kind, SMALL_FIELDS, 9)
+        yield f"{kind}, 7 fields, as bytes", records, written, {}
+        yield f"{kind}, 7 fields", records, written, {"valueFormat": kind, "valueSchema": schema_of(kind, SMALL_FIELDS)}
+    wide = ", ".join(f"f{number} BIGINT" for number in range(WIDE))
+    written = [b'{"f7":%d}' % number for number in range(1000)]
+    yield f"json, 1 of {WIDE:,} fields", records, written, {"valueFormat": "json", "valueSchema": wide}
+
+
+def spread_values(cluster: KafkaCluster, topic: str, records: int, values: list[bytes]) -> None:
+    """Produce these values in turns to one partition."""
+    from kafka import KafkaProducer
+
+    cluster.create_topic(topic, partitions=1)
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=20, batch_size=1 << 16)
+    for number in range(records):
+        producer.send(topic, values[number % len(values)])
+    producer.close()
+
+
 def written_cases(most: int) -> Iterator[tuple[str, int, int, int, dict[str, str]]]:
     """Name, rows, bytes of each, partitions and options of each task that writes."""
     for rows in (most // 4, most):  # fewer do not fill kafka.buffer.memory
@@ -223,6 +260,20 @@ def row_of_growth(report: Report, name: str, peaks: list[float]) -> None:
     """A row that says whether the largest task needs more than the smallest."""
     growth = {"smallest MiB": peaks[0], "largest MiB": peaks[-1], "growth": peaks[-1] / peaks[0]}
     report.row(name, growth, Goal("growth", at_most=1.2))
+
+
+def typed(report: Report, cluster: KafkaCluster, most: int, rounds: int) -> None:
+    """Tasks that read typed columns, and the same bytes without."""
+    for number, (name, records, values, options) in enumerate(typed_cases(most)):
+        topic = f"typed-{number}"
+        spread_values(cluster, topic, records, values)
+        servers = cluster.bootstrap_servers
+        parsed = Options.parse({"kafka.bootstrap.servers": servers, "subscribe": topic} | options)
+        told = [
+            alone("worker", servers=servers, topic=topic, partitions=1, records=records, options=options)
+            for _ in range(rounds)
+        ]
+        row_of_task(report, name, told, bound(parsed, 1, largest_batch=MIB))
 
 
 def writing(report: Report, cluster: KafkaCluster, most: int, rounds: int) -> None:
@@ -273,6 +324,7 @@ def main() -> None:
                 peaks.append((records / 1e6, peak))
         row_of_growth(report, "from fewest to most records", [peak for _, peak in peaks])
         report.curve("Peak memory of a worker", "million records", "MiB", {"100 B": peaks})
+        typed(report, cluster, args.records, args.rounds)
         writing(report, cluster, args.records, args.rounds)
         cluster.create_topic("driver", partitions=2)
         cluster.produce("driver", [b"v"] * (args.triggers // 10 + 1))

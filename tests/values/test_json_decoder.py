@@ -142,14 +142,6 @@ def test_a_large_document_costs_no_more_than_its_size(twin: str, value: bytes) -
     tracemalloc.stop()
 
 
-def test_a_value_of_ten_thousand_fields_is_read(twin: str) -> None:
-    spark = schema_of(", ".join(f"f{at} INT" for at in range(10_000)))
-    value = "{" + ",".join(f'"f{at}":{at}' for at in reversed(range(10_000))) + "}"
-    rows, malformed = decoded(twin, spark, value.encode())
-    assert malformed == []
-    assert rows[0]["f9999"] == 9999
-
-
 def test_a_column_without_rows_has_its_type(twin: str) -> None:
     for schema in (ORDER, "ARRAY<INT>", "MAP<STRING, ARRAY<INT>>", "a BOOLEAN, b BINARY"):
         assert decoded(twin, schema) == ([], [])

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.values import avro_columns, avro_instructions
+from spark_kafka_group.executor.values import avro_columns, avro_instructions, value_contract
 from spark_kafka_group.executor.values.avro_columns import assembled, without_entries
 
 
@@ -45,6 +45,7 @@ cdef enum:
     DEPTH = 12
     LARGE = 13
     NOT_READ = 14
+    EXPANDED = 15
     NO_MEMORY = 100  # not the value's fault
 
     # of avro_instructions.Do
@@ -100,6 +101,8 @@ cdef enum:
     FEW_KEYS = 16
 
 cdef int64_t FREE_ITEMS = avro_instructions.FREE_ITEMS
+cdef int64_t LARGEST_BYTES = value_contract.LARGEST_BYTES
+cdef int64_t LARGEST_TIMES = value_contract.LARGEST_TIMES
 cdef int64_t DAY_MICROS = avro_instructions.DAY_MICROS
 
 
@@ -107,13 +110,13 @@ def _check_numbers():
     """Fail at import where the numbers above are not those of Python's."""
     here = {
         avro_instructions.Do: (DO_END, DO_LONG_TIMES_1000, DO_STRING, DO_ENUM, DO_MAP_NEXT, DO_FAIL, DO_SKIP_INT, DO_RETURN),
-        avro_instructions.Problem: (SHORT, ITEMS, NOT_READ),
+        avro_instructions.Problem: (SHORT, ITEMS, NOT_READ, EXPANDED),
         avro_columns.ColumnKind: (NULLS, BYTES, MAP),
     }
     for kind, numbers in here.items():
         names = {
             avro_instructions.Do: "END LONG_TIMES_1000 STRING ENUM MAP_NEXT FAIL SKIP_INT RETURN",
-            avro_instructions.Problem: "SHORT ITEMS NOT_READ",
+            avro_instructions.Problem: "SHORT ITEMS NOT_READ EXPANDED",
             avro_columns.ColumnKind: "NULLS BYTES MAP",
         }[kind]
         if tuple(kind[name] for name in names.split()) != numbers:
@@ -191,6 +194,7 @@ cdef inline float read_float(Cursor *cursor) noexcept nogil:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 cdef struct Col:
+    int64_t *allocated  # bytes of all columns
     int kind
     int width
     const int32_t *children
@@ -237,6 +241,7 @@ cdef int set_room(Col *col, int64_t room) noexcept nogil:
             return NO_MEMORY
         memset(grown + (col.room + 7) // 8, 0, <size_t>((room + 7) // 8 - (col.room + 7) // 8))
         col.bits = grown
+    col.allocated[0] += size - fixed_size(col, col.room)
     col.room = room
     return 0
 
@@ -288,6 +293,7 @@ cdef int make_data_room(Col *col, int64_t size) noexcept nogil:
     if grown == NULL:
         return NO_MEMORY
     col.data = grown
+    col.allocated[0] += capacity - col.capacity
     col.capacity = capacity
     return 0
 
@@ -710,6 +716,7 @@ cdef struct Machine:
     Frame *frames
     int64_t frame_count
     int64_t free_items
+    int64_t most_allocated
     int64_t place
     Cursor cursor
 
@@ -883,6 +890,8 @@ cdef int run_value(Machine *m) noexcept nogil:
                 frame.left = read_items(m, step.b != 0, False)
             if cursor.failed:
                 pass
+            elif col.allocated[0] > m.most_allocated:
+                problem = EXPANDED
             elif frame.left:
                 following = step.a
             else:
@@ -982,21 +991,26 @@ cdef class Rows:
     cdef int64_t data_size
     cdef int64_t offset
     cdef int64_t length
+    cdef int64_t most_bytes
+    cdef int64_t allocated
     cdef public list problems
 
-    def __cinit__(self, columns, values):
+    def __cinit__(self, columns, values, int64_t most_bytes):
         cdef int32_t total = 0
         cdef int32_t c, i
+        cdef int64_t width, expected
         if values.type != pa.binary():
             raise TypeError(f"values are binary, and not {values.type}")
         self.columns = columns
         self.values = values
         self.problems = []
+        self.most_bytes = most_bytes
         self.count = len(columns)
         self.cols = <Col *>allocated(self.count * sizeof(Col))
         self.frames = <Frame *>allocated(MOST_FRAMES * sizeof(Frame))
         self.links = <int32_t *>allocated(4 * sum(len(column.children) + len(column.inside) for column in columns))
         for c, column in enumerate(columns):
+            self.cols[c].allocated = &self.allocated
             self.cols[c].kind = column.kind
             self.cols[c].width = column.width
             self.cols[c].children = self.links + total
@@ -1010,10 +1024,14 @@ cdef class Rows:
         for c in range(self.count):
             if set_room(self.cols + c, 0):
                 raise MemoryError
-        if set_room(self.cols, self.length):
+        width = self.cols.width
+        for i in range(self.cols.inside_count):
+            width += self.cols[self.cols.inside[i]].width
+        expected = min(self.length, self.most_bytes // (2 * max(width, 1)))  # the other half is for text and lists
+        if set_room(self.cols, expected):
             raise MemoryError
         for i in range(self.cols.inside_count):
-            if set_room(self.cols + self.cols.inside[i], self.length):
+            if set_room(self.cols + self.cols.inside[i], expected):
                 raise MemoryError
 
     cdef int _take(self, values) except -1:
@@ -1076,8 +1094,16 @@ cdef class Rows:
             raise IndexError(row)
         return self._value(row).size >= 0
 
+    cdef inline bint _is_full(self) noexcept nogil:
+        return self.allocated > self.most_bytes and self.cols.rows > 0
+
+    def is_full(self):
+        """Whether the rows take the bytes that they may take."""
+        return self._is_full()
+
     def run(self, dict known not None, int64_t row, int64_t end, bint framed):
-        """Read the rows from `row` to `end`, up to one whose id is not `known`; not `framed`, all by the one known."""
+        """Read the rows from `row` to `end`, up to one whose id is not `known` or until the columns are full; not
+        `framed`, all by the one known."""
         cdef Machine m
         cdef int problem
         cdef Ready ready
@@ -1093,10 +1119,10 @@ cdef class Rows:
             m.cols = self.cols
             m.frames = self.frames
             m.place = 0
-            while row < end:
+            while row < end and not self._is_full():
                 problem = 0
                 with nogil:
-                    while row < end and not problem:
+                    while row < end and not problem and not self._is_full():
                         row, problem = self._next(&m, row, framed, plans, count)
                 if problem == NO_MEMORY:
                     raise MemoryError
@@ -1132,6 +1158,7 @@ cdef class Rows:
             span.size -= FRAME_SIZE
         m.frame_count = 0
         m.free_items = span.size + FREE_ITEMS
+        m.most_allocated = self.allocated + LARGEST_BYTES + LARGEST_TIMES * span.size
         m.cursor.at = span.at
         m.cursor.end = span.at + span.size
         m.cursor.failed = 0

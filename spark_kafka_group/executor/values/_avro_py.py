@@ -22,11 +22,14 @@ from spark_kafka_group.executor.values.avro_instructions import (
     Problem,
     Program,
 )
+from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES, LARGEST_TIMES
 
 INT32_MAX = (1 << 31) - 1
 INT64_MIN = -(1 << 63)
 FRAME_SIZE = 5
 NULL_VALUE, NO_FRAME = -2, -1
+LOOKED_AT_OF = 1000
+"""Of so many items of an array the size is looked at once."""
 
 
 class UnreadableError(Exception):
@@ -84,6 +87,11 @@ class Builder:
         self.ends = [0]
         self.dropped: list[int] = []
 
+    @property
+    def size(self) -> int:
+        """Bytes that the column takes, about."""
+        return len(self.data) + 4 * len(self.ends) + len(self.bools)
+
     def add_null(self) -> None:
         self.valid.append(False)
         if self.column.kind == ColumnKind.BOOLS:
@@ -135,6 +143,10 @@ class Builder:
         return assembled(self.column, rows, valid, buffers, children)
 
 
+def sum_of(builders: list[Builder]) -> int:
+    return sum(builder.size for builder in builders)
+
+
 @dataclass
 class CallFrame:
     """A loop, a call or a default that is under way."""
@@ -153,10 +165,11 @@ def prepared(program: Program) -> Program:
 class Rows:
     """One column of values, row after row."""
 
-    def __init__(self, columns: tuple[Column, ...], values: pa.Array) -> None:
+    def __init__(self, columns: tuple[Column, ...], values: pa.Array, most_bytes: int) -> None:
         self._columns = columns
         self._builders = [Builder(column) for column in columns]
         self._values = values
+        self._most_bytes = most_bytes
         self._row = 0
         self.problems: list[tuple[int, int | None, int, int]] = []
 
@@ -173,9 +186,14 @@ class Rows:
         """Whether a row has a value."""
         return bool(self._values[row].is_valid)
 
+    def is_full(self) -> bool:
+        """Whether the rows take the bytes that they may take."""
+        return self._row > 0 and sum_of(self._builders) >= self._most_bytes
+
     def run(self, known: dict[Any, Program], row: int, end: int, framed: bool) -> int:
-        """Read the rows from `row` to `end`, up to one whose id is not `known`; not `framed`, all by the one known."""
-        while row < end:
+        """Read the rows from `row` to `end`, up to one whose id is not `known` or until the columns are full; not
+        `framed`, all by the one known."""
+        while row < end and not self.is_full():
             value, schema_id = self._values[row].as_py(), self.frame_id(row) if framed else next(iter(known))
             if value is None:
                 self.null()
@@ -231,6 +249,7 @@ class _Machine:
         self.cursor = Cursor(value)
         self._frames: list[CallFrame] = []
         self._free = len(value) + FREE_ITEMS
+        self._most_size = sum_of(builders) + LARGEST_BYTES + LARGEST_TIMES * len(value)
         self.place = 0
 
     def run(self) -> None:
@@ -346,6 +365,8 @@ class _Machine:
     def list_next(self, step: Instruction) -> int | None:
         frame = self._frames[-1]
         frame.left -= 1
+        if frame.left % LOOKED_AT_OF == 0 and sum_of(self.builders) > self._most_size:
+            raise UnreadableError(Problem.EXPANDED)
         if not frame.left:
             frame.left = self.items(bool(step.b), first=False)
         if frame.left:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 
 from spark_kafka_group.executor.values import _json_py, json_types
-from spark_kafka_group.executor.values.value_contract import Malformed
+from spark_kafka_group.executor.values.value_contract import EXPANDED, LARGEST_BYTES, LARGEST_TIMES, NO_LIMIT, Malformed
 from spark_kafka_group.executor.values.java_times import steady_offset, zone_of
 
 cdef extern from "Python.h":
@@ -35,6 +35,7 @@ cdef enum:
     OK = 0
     GIVEN_UP = 1
     NO_MEMORY = 2
+    TOO_LARGE = 3
 
     BOOLEAN = 1
     INT8 = 2
@@ -54,8 +55,8 @@ cdef enum:
     MAP = 16
 
     FRAME_SIZE = 5
-    FIRST_ROWS = 1024
-    FIRST_CHARS = 8192
+    FIRST_ROWS = 64
+    FIRST_CHARS = 256
     MOST_DEPTH = 900  # of what is skipped or copied: Jackson's limit is a little higher
     MOST_NAME = 16384
     MOST_NUMBER = 64
@@ -81,6 +82,8 @@ KINDS = {
 }
 
 cdef int64_t NO_DAY = -1 << 62
+cdef int64_t MOST_BYTES = LARGEST_BYTES
+cdef int64_t MOST_TIMES = LARGEST_TIMES
 
 cdef int128 POWERS[39]
 cdef double EXACT_POWERS[23]
@@ -111,6 +114,7 @@ _fill_tables()
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 cdef struct Node:
+    Py_ssize_t *allocated  # bytes of all columns
     int kind
     int width  # bytes of a value; 0 where there are offsets or fields
     int precision
@@ -171,6 +175,7 @@ cdef inline int make_room(Node *node) noexcept:
         node.offsets = <int32_t *> grown
         if not node.room:
             node.offsets[0] = 0
+    node.allocated[0] += (room - node.room) * (1 + (node.width or 4))
     node.room = room
     return OK
 
@@ -191,6 +196,7 @@ cdef inline int make_chars(Node *node, Py_ssize_t size) noexcept:
     if grown == NULL:
         return NO_MEMORY
     node.chars = <uint8_t *> grown
+    node.allocated[0] += room - node.chars_room
     node.chars_room = room
     return OK
 
@@ -800,6 +806,8 @@ cdef class JsonDecoder:
     cdef bint keeps_text  # a field gets the text of malformed documents
     cdef Node *nodes
     cdef int32_t size
+    cdef Py_ssize_t allocated
+    cdef Py_ssize_t most_allocated
     cdef bint framed
     cdef int64_t last_day
     cdef int64_t last_offset
@@ -841,6 +849,7 @@ cdef class JsonDecoder:
         cdef uint32_t slots = 4, place
         cdef int32_t child
         cdef const uint8_t *name
+        node.allocated = &self.allocated
         node.kind, node.width = KINDS[type(spark)]
         node.first = first
         node.children = children
@@ -885,7 +894,7 @@ cdef class JsonDecoder:
         node.offsets = NULL
         node.count = node.room = node.chars_size = node.chars_room = 0
 
-    def decode(self, values, ids=None):
+    def decode(self, values, ids=None, int64_t most_bytes=NO_LIMIT):
         cdef Cursor cursor
         cdef const uint8_t *data = NULL
         cdef const int32_t *offsets = NULL
@@ -900,8 +909,11 @@ cdef class JsonDecoder:
             offsets = <const int32_t *> <size_t> buffers[1].address
             if buffers[2] is not None:
                 data = <const uint8_t *> <size_t> buffers[2].address
+        self.allocated = 0
         try:
             for row in range(rows):
+                if self.allocated > most_bytes and row:
+                    break
                 at = start + row
                 if valid != NULL and not valid[at >> 3] >> (at & 7) & 1:
                     failed = add_null(self.nodes, self.nodes)
@@ -909,12 +921,18 @@ cdef class JsonDecoder:
                     cursor.at = data + offsets[at]
                     cursor.end = data + offsets[at + 1]
                     self.misfit = None
+                    self.most_allocated = self.allocated + MOST_BYTES + MOST_TIMES * (cursor.end - cursor.at)
                     failed = self.document(&cursor)
                     if failed == OK and self.misfit is not None:
                         if self.keeps_text:
                             failed = GIVEN_UP
                         else:
                             malformed.append(self.told(row, data + offsets[at], ids))
+                    if failed == TOO_LARGE:
+                        truncate(self.nodes, self.nodes, row)
+                        self.misfit = "", EXPANDED
+                        malformed.append(self.told(row, data + offsets[at], ids))
+                        failed = add_null(self.nodes, self.nodes)
                     if failed == GIVEN_UP:
                         truncate(self.nodes, self.nodes, row)
                         given_up.append(row)
@@ -926,7 +944,7 @@ cdef class JsonDecoder:
             for at in range(self.size):
                 self.drop(&self.nodes[at])
         self.given_up = <int> len(given_up)
-        return self.completed(column, values, ids, given_up, malformed) if given_up else (column, malformed)
+        return self.completed(column, values, ids, given_up, malformed, most_bytes) if given_up else (column, malformed)
 
     cdef told(self, Py_ssize_t row, const uint8_t *data, ids):
         field, reason = self.misfit
@@ -935,21 +953,21 @@ cdef class JsonDecoder:
             schema_id = <int64_t> data[1] << 24 | <int64_t> data[2] << 16 | <int64_t> data[3] << 8 | <int64_t> data[4]
         return Malformed(row, schema_id, field, reason)
 
-    def completed(self, column, values, ids, given_up, malformed):
-        """The column with what the exact twin makes of the documents that were given up."""
-        found = []
-        for row in given_up:
-            value, schema_id, error = self.exact.decode_one(values[row].as_py(), ids[row] if ids else None)
-            found.append(value)
-            if error is not None:
-                malformed.append(Malformed(row, schema_id, error.field, error.reason))
+    def completed(self, column, values, ids, given_up, malformed, most_bytes):
+        """The column with what the exact twin makes of the documents that were given up, up to what it leaves out."""
+        ids_of = [ids[row] for row in given_up] if ids else None
+        found, unfit = self.exact.decode(values.take(pa.array(given_up, pa.int64())), ids_of, most_bytes)
+        if len(found) < len(given_up):
+            column = column.slice(0, given_up[len(found)])
+            malformed = [one for one in malformed if one.row < len(column)]
+        malformed += [Malformed(given_up[one.row], one.schema_id, one.field, one.reason) for one in unfit]
         malformed.sort(key=_row_of)
         if len(found) == len(column):
-            return pa.array(found, self.type), malformed
+            return found, malformed
         places = list(range(len(column)))
-        for at, row in enumerate(given_up):
+        for at, row in enumerate(given_up[: len(found)]):
             places[row] = len(column) + at
-        return pa.concat_arrays([column, pa.array(found, self.type)]).take(pa.array(places, pa.int64())), malformed
+        return pa.concat_arrays([column, found]).take(pa.array(places, pa.int64())), malformed
 
     cdef int document(self, Cursor *cursor) noexcept:
         if self.framed:
@@ -1212,6 +1230,8 @@ cdef class JsonDecoder:
                 failed = self.value(element, cursor, depth + 1)
                 if failed:
                     return failed
+                if self.allocated > self.most_allocated:
+                    return TOO_LARGE
                 byte = peek(cursor)
                 cursor.at += 1
                 if byte == 0x5D:
@@ -1248,6 +1268,8 @@ cdef class JsonDecoder:
                 failed = self.value(key + 1, cursor, depth + 1)
                 if failed:
                     return failed
+                if self.allocated > self.most_allocated:
+                    return TOO_LARGE
                 byte = peek(cursor)
                 cursor.at += 1
                 if byte == 0x7D:

@@ -51,9 +51,10 @@ from spark_kafka_group.executor.values.json_tokens import (
     JsonTokens,
     as_spark,
 )
-from spark_kafka_group.executor.values.value_contract import Malformed
+from spark_kafka_group.executor.values.value_contract import EXPANDED, LARGEST_BYTES, LARGEST_TIMES, NO_LIMIT, Malformed
 from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
 
+PIECE_BYTES = 1 << 20  # of documents and their columns: so much is Python's objects at once
 FRAME_SIZE = 5  # a zero byte and the schema's id
 INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 NOT_FINITE = {
@@ -114,30 +115,42 @@ class JsonDecoder:
                 f"install tzdata for the executors' Python"
             )
         self._framed = framed
+        self._width = _width(self.spark_type)
         self._document = document_reader(self.spark_type, zone)
 
     def decode(
-        self, values: pa.Array, ids: Sequence[int | str | None] | None = None
+        self, values: pa.Array, ids: Sequence[int | str | None] | None = None, most_bytes: int = NO_LIMIT
     ) -> tuple[pa.Array, list[Malformed]]:
         """The column, and its malformed rows, in their order.
 
         A malformed row has what from_json gives for it: the fields that fit, and null if there is none. A schema id is
         told where it is a number.
         """
-        found: list[Any] = []
+        pieces: list[pa.Array] = []
         malformed: list[Malformed] = []
-        for row, value in enumerate(values):
-            data = value.as_py()
-            if data is None:
-                found.append(None)
-                continue
-            built, schema_id, error = self.decode_one(data, ids[row] if ids else None)
-            found.append(built)
-            if error is not None:
-                malformed.append(Malformed(row, schema_id, error.field, error.reason))
-        return pa.array(found, self.type), malformed
+        row = taken = 0
+        while row < len(values) and (not row or taken < most_bytes):
+            found: list[Any] = []
+            size = 0
+            while row < len(values) and size < min(PIECE_BYTES, most_bytes):
+                data = values[row].as_py()
+                built, schema_id, error, inside = None, None, None, 0
+                if data is not None:
+                    built, schema_id, error = self._decode_one(data, ids[row] if ids else None)
+                    inside = _size_inside(self.spark_type, built)
+                    if inside > LARGEST_BYTES + LARGEST_TIMES * len(data):
+                        built, error, inside = None, BadJsonError(EXPANDED), 0
+                    size += len(data)
+                found.append(built)
+                size += self._width + inside
+                if error is not None:
+                    malformed.append(Malformed(row, schema_id, error.field, error.reason))
+                row += 1
+            pieces.append(pa.array(found, self.type))
+            taken += pieces[-1].nbytes
+        return pa.concat_arrays(pieces) if pieces else pa.array([], self.type), malformed
 
-    def decode_one(self, data: bytes, id_of_header: int | str | None) -> tuple[Any, int | None, BadJsonError | None]:
+    def _decode_one(self, data: bytes, id_of_header: int | str | None) -> tuple[Any, int | None, BadJsonError | None]:
         """A value as Python has it for the column, the schema's id, and what is malformed about it."""
         schema_id = id_of_header if isinstance(id_of_header, int) else None
         if self._framed:
@@ -147,6 +160,23 @@ class JsonDecoder:
             data = data[FRAME_SIZE:]
         value, error = self._document(data)
         return value, schema_id, error
+
+
+def _size_inside(spark: DataType, value: Any) -> int:
+    """Bytes that a value takes in lists and maps of a column, about."""
+    if value is None:
+        return 0
+    if isinstance(spark, StructType):
+        return sum(_size_inside(spark[name].dataType, inner) for name, inner in value.items())
+    if isinstance(spark, ArrayType):
+        return len(value) * _width(spark.elementType) + sum(_size_inside(spark.elementType, item) for item in value)
+    if isinstance(spark, MapType):
+        return len(value) * _width(spark.valueType) + sum(_size_inside(spark.valueType, inner) for _, inner in value)
+    return 0
+
+
+def _width(spark: DataType) -> int:
+    return sum(_width(field.dataType) for field in spark) if isinstance(spark, StructType) else 8
 
 
 def document_reader(spark: DataType, zone: Zone) -> Callable[[bytes], tuple[Any, BadJsonError | None]]:

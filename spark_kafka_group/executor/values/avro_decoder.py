@@ -12,7 +12,7 @@ from spark_kafka_group.executor.values.avro_columns import columns_of
 from spark_kafka_group.executor.values.avro_instructions import Program
 from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.value_contract import Malformed
+from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
 from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
 from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
 from spark_kafka_group.schemas.avro_types import spark_type
@@ -27,6 +27,8 @@ TWINS = compiled_twin.Twins(
 )
 NULL_VALUE, NO_FRAME = -2, -1
 """What frame_id() gives for no value, and for a value that does not begin with an id."""
+MOST_REFUSED = 10_000
+"""Ids that are kept; bytes that only look framed have any number of them."""
 NO_ID = "the value does not begin with a zero byte and a schema id"
 NO_HEADER = "the record has no header with a schema id"
 
@@ -78,16 +80,16 @@ class AvroDecoder:
         self._refused: dict[int | str | None, str] = {}
 
     def decode(
-        self, values: pa.Array, ids: Sequence[int | str | None] | None = None
+        self, values: pa.Array, ids: Sequence[int | str | None] | None = None, most_bytes: int = NO_LIMIT
     ) -> tuple[pa.Array, list[Malformed]]:
         """The column of `values`, and what is malformed in it, which is null there."""
-        rows = self._twin.Rows(self._columns, values)
+        rows = self._twin.Rows(self._columns, values, most_bytes)
         malformed = self._framed_rows(rows, len(values)) if self._framed else self._plain_rows(rows, len(values), ids)
         return rows.finish(), malformed
 
     def _framed_rows(self, rows: Any, count: int) -> list[Malformed]:
         row, malformed = 0, []
-        while row < count:
+        while row < count and not rows.is_full():
             schema_id = rows.frame_id(row)
             refused = NO_ID if schema_id == NO_FRAME else None
             if refused is None and schema_id != NULL_VALUE:
@@ -106,7 +108,7 @@ class AvroDecoder:
 
     def _plain_rows(self, rows: Any, count: int, ids: Sequence[int | str | None] | None) -> list[Malformed]:
         row, malformed = 0, []
-        while row < count:
+        while row < count and not rows.is_full():
             schema_id, end = (ids[row], row + 1) if ids is not None else (None, count)
             while ids is not None and end < count and ids[end] == schema_id:
                 end += 1
@@ -115,11 +117,11 @@ class AvroDecoder:
             if refused is None:
                 row = rows.run({schema_id: self._ready[schema_id]}, row, end, False)
                 malformed += self._found(rows, schema_id)
-            for each in range(row, end):
-                if rows.has_value(each):
-                    malformed.append(Malformed(each, number, "", refused or ""))
+            while refused is not None and row < end and not rows.is_full():
+                if rows.has_value(row):
+                    malformed.append(Malformed(row, number, "", refused))
                 rows.null()
-            row = end
+                row += 1
         return malformed
 
     def _found(self, rows: Any, schema_id: int | str | None) -> list[Malformed]:
@@ -140,5 +142,7 @@ class AvroDecoder:
                 made = program(writer, self._reader, self._columns)
                 self._programs[schema_id], self._ready[schema_id] = made, self._twin.prepared(made)
             except (LookupError, AvroSchemaError, UnresolvableError, ValueError) as error:
+                if len(self._refused) >= MOST_REFUSED:
+                    self._refused.clear()
                 self._refused[schema_id] = str(error.args[0]) if error.args else type(error).__name__
         return self._refused.get(schema_id)

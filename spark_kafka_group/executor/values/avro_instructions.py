@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import NamedTuple
 
+from spark_kafka_group.executor.values.value_contract import EXPANDED
+
 DAY_MICROS = 86_400_000_000
 FRAMES = 1000
 """Most loops, calls and defaults inside each other, while a value is read."""
@@ -95,6 +97,7 @@ class Problem(IntEnum):
     DEPTH = auto()
     LARGE = auto()
     NOT_READ = auto()
+    EXPANDED = auto()
 
 
 REASONS = {
@@ -111,6 +114,7 @@ REASONS = {
     Problem.EMPTY_DECIMAL: "a decimal has no bytes",
     Problem.DEPTH: f"more than {FRAMES} types are inside each other",
     Problem.LARGE: "the column has more than 2 GB with it: read less at a time",
+    Problem.EXPANDED: EXPANDED,
 }
 
 

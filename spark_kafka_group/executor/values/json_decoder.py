@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType
 
 from spark_kafka_group.executor import compiled_twin
-from spark_kafka_group.executor.values.value_contract import Malformed, ValueDecoder
+from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed, ValueDecoder
 
 TWINS = compiled_twin.Twins(
     __name__.rpartition(".")[0],
@@ -38,7 +38,7 @@ class StringDecoder:
     type = pa.string()
 
     def decode(
-        self, values: pa.Array, ids: Sequence[int | str | None] | None = None
+        self, values: pa.Array, ids: Sequence[int | str | None] | None = None, most_bytes: int = NO_LIMIT
     ) -> tuple[pa.Array, list[Malformed]]:
         """The column, without copying."""
         return pa.Array.from_buffers(self.type, len(values), values.buffers(), offset=values.offset), []

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_kafka_group.errors import MalformedValueError, UnknownSchemaError
 from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, header_ids
-from spark_kafka_group.executor.values.value_contract import Malformed, ValueDecoder
+from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed, ValueDecoder
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.parsing import RAW
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 HEADERS = {"key": KEY_HEADER, "value": VALUE_HEADER}
 ADVICE = "Set onMalformedValue=null to read such values as null, or deadLetter to keep the records in a topic"
+MOST_BYTES = 16 * 1024 * 1024
+"""Memory of a decoded column, about: a few bytes may be many columns, as those that a document lacks."""
 MOST_EXTRA = 10
 """Fields that a warning names."""
 
@@ -68,22 +70,33 @@ class TypedBatches:
     def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches with typed columns. Raises MalformedValueError, BrokerError, RegistryError."""
         for batch in batches:
-            columns: dict[str, pa.Array] = {}
-            malformed: dict[int, tuple[str, Malformed]] = {}
-            for column, decoder in self._decoders:
-                columns[column.name], problems = self._column(column, decoder, batch)
-                for one in problems:
-                    malformed.setdefault(one.row, (column.name, one))
-            kept = self._kept(batch, malformed) if malformed else None
-            arrays = [
-                columns[name] if name in columns else batch.column(RAW.get(name, name)) for name in self._schema.names
-            ]
-            made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-            made = made if kept is None else made.filter(kept)
-            if made.num_rows:
-                yield made
+            while batch.num_rows:
+                rows, made = self._first_rows(batch)
+                if made.num_rows:
+                    yield made
+                batch = batch.slice(rows)
         if self._nulls:
             log.warning("%d keys or values did not fit their schema and are null", self._nulls)
+
+    def _first_rows(self, batch: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
+        """How many rows are decoded, all of them unless they take too much memory; and these rows, without those that
+        are dead letters."""
+        columns: dict[str, pa.Array] = {}
+        malformed: dict[int, tuple[str, Malformed]] = {}
+        for column, decoder in self._decoders:
+            columns[column.name], problems = self._column(column, decoder, batch, MOST_BYTES)
+            for one in problems:
+                malformed.setdefault(one.row, (column.name, one))
+            batch = batch.slice(0, len(columns[column.name]))
+        rows = batch.num_rows
+        malformed = {row: found for row, found in malformed.items() if row < rows}
+        kept = self._kept(batch, malformed) if malformed else None
+        arrays = [
+            columns[name].slice(0, rows) if name in columns else batch.column(RAW.get(name, name))
+            for name in self._schema.names
+        ]
+        made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return rows, made if kept is None else made.filter(kept)
 
     def as_objects(self, batch: pa.RecordBatch) -> dict[str, list[Any]]:
         """The typed columns as Python objects; what does not fit is None."""
@@ -95,10 +108,10 @@ class TypedBatches:
         return found
 
     def _column(
-        self, column: TypedColumn, decoder: ValueDecoder, batch: pa.RecordBatch
+        self, column: TypedColumn, decoder: ValueDecoder, batch: pa.RecordBatch, most_bytes: int = NO_LIMIT
     ) -> tuple[pa.Array, list[Malformed]]:
         ids, missing = self._ids(column, batch)
-        made, problems = decoder.decode(batch.column(column.name), ids)
+        made, problems = decoder.decode(batch.column(column.name), ids, most_bytes)
         reasons = [(one, missing.get(one.row)) for one in problems]
         return made, [one if why is None else Malformed(one.row, None, "", why) for one, why in reasons]
 

@@ -8,6 +8,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+NO_LIMIT = 2**63 - 1
+LARGEST_BYTES, LARGEST_TIMES = 256 << 20, 64
+"""Most memory that the columns take of one value: so much, and so many times its bytes."""
+EXPANDED = f"its columns take more than {LARGEST_BYTES >> 20} MiB and {LARGEST_TIMES} times its bytes"
+
 
 @dataclass(frozen=True)
 class Malformed:
@@ -24,10 +29,12 @@ class ValueDecoder(Protocol):
 
     `values` is binary with 32-bit offsets; null gives null, and so does a malformed value. `ids` are the ids or GUIDs
     of schemas, a row each, where they are not in the values. Nothing but a ``Malformed`` comes of any bytes.
+
+    The column has fewer rows than `values` where the first of them, one at least, take `most_bytes`.
     """
 
     type: pa.DataType
 
     def decode(
-        self, values: pa.Array, ids: Sequence[int | str | None] | None = None
+        self, values: pa.Array, ids: Sequence[int | str | None] | None = None, most_bytes: int = NO_LIMIT
     ) -> tuple[pa.Array, list[Malformed]]: ...
