@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from support import Record, name, options, produce, registries, topic_with
+from support.http_answers import front
 from support.written_values import confluent
 
 from spark_kafka_group import GroupKafkaDataSource, explore, group_batch, read_where
@@ -120,6 +121,38 @@ def test_a_field_that_the_column_lacks_is_warned_of_once_in_a_process_which_runs
     assert [record.getMessage().count("left out: more") for record in caplog.records] == [1]
 
 
+LARGE = {"s": "x" * (1 << 20), "n": list(range(-100_000, 100_000))}
+WIDE = {f"f{number}": number for number in range(10_000)}
+FIELDS = [{"name": "s", "type": "string"}, {"name": "n", "type": {"type": "array", "items": "long"}}]
+SCHEMAS = {
+    "json": ("s STRING, n ARRAY<BIGINT>", ", ".join(f"{name} BIGINT" for name in WIDE)),
+    "avro": tuple(
+        {"type": "record", "name": "Large", "fields": fields}
+        for fields in (FIELDS, [{"name": name, "type": ["null", "long"], "default": None} for name in WIDE])
+    ),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_a_value_of_megabytes_and_a_value_of_ten_thousand_fields_are_read(spark, kafka, srfake, kind):
+    large, wide = (name("large") for _ in range(2))
+    given = []
+    for topic, schema, row in zip((large, wide), SCHEMAS[kind], (LARGE, WIDE), strict=True):
+        kafka.create_topic(topic, configs={"max.message.bytes": str(4 << 20)})
+        if kind == "avro":
+            (value,) = [each.value for each in confluent(srfake, topic, schema, [row])]
+            given.append(avro(kafka, srfake, topic))
+        else:
+            value = json.dumps(row).encode()
+            given.append(options(kafka, topic, valueFormat="json", valueSchema=schema))
+        produce(kafka, topic, [Record(0, None, value)], max_request_size=4 << 20)
+    row = load(spark, given[0]).selectExpr("length(value.s) AS s", "value.n").first()
+    assert (row.s, row.n) == (1 << 20, LARGE["n"])
+    assert load(spark, given[1]).select("value.f7", "value.f9999").first() == (7, 9999)
+    assert load(spark, given[1] | {"columns": "value"}).first().value.asDict() == WIDE
+
+
 class TestAMalformedValue:
     @pytest.fixture
     def broken(self, kafka, orders):
@@ -186,6 +219,19 @@ def test_topics_with_different_schemas_are_not_read_together(kafka, apicurio, or
         GroupKafkaDataSource(avro(kafka, apicurio, f"{orders},{other}")).schema()
 
 
+def test_of_several_topics_the_one_without_a_subject_is_named(kafka, apicurio, orders):
+    other = topic_with(kafka, [], partitions=1)
+    with pytest.raises(OptionError, match=f"subjects/{other}-value/.*: give valueSubject, or register a schema for it"):
+        GroupKafkaDataSource(avro(kafka, apicurio, f"{orders},{other}")).schema()
+
+
+def test_a_registry_that_wants_a_login_says_so(kafka, srfake):
+    with front(srfake.url, wants="Basic bWU6eA==") as guarded:
+        with pytest.raises(RegistryError, match="HTTP 401: .*: give schema.registry.basic.auth.user.info"):
+            GroupKafkaDataSource(avro(kafka, guarded, "orders")).schema()
+        assert len(guarded.asked) == 1
+
+
 def test_a_subject_of_another_type_is_named(kafka, srfake):
     topic = topic_with(kafka, [], partitions=1)
     srfake.register(f"{topic}-value", {"type": "object"}, "JSON")
@@ -198,13 +244,15 @@ class TestASchemaThatChanges:
 
     ADDED = with_fields(*ORDER["fields"][1:], {"name": "more", "type": "string", "default": "none"})
     REMOVED = with_fields(ORDER["fields"][2])
+    REMOVED_WITHOUT_DEFAULT = with_fields(ORDER["fields"][1])
     RENAMED = with_fields({"name": "sum", "type": ["null", "double"], "default": None}, ORDER["fields"][2])
+    OPTIONAL = ORDER | {"fields": [{"name": "id", "type": ["null", "long"]}, *ORDER["fields"][1:]]}
     NARROW = ORDER | {"fields": [{"name": "id", "type": "int"}, *ORDER["fields"][1:]]}
     OTHER = ORDER | {"fields": [{"name": "id", "type": "string"}, *ORDER["fields"][1:]]}
 
     @pytest.fixture
     def query(self, spark, kafka, group, apicurio, orders, tmp_path):
-        """Runs the query until there is nothing new; gives its rows."""
+        """Starts the query; gives it, and the rows of all starts."""
         rows = []
 
         def run(**more):
@@ -218,36 +266,83 @@ class TestASchemaThatChanges:
     def test_is_read_on_by_its_own_schema_while_the_query_runs(self, kafka, apicurio, orders, query):
         running, rows = query(onMalformedValue="null")
         try:
-            for schema, row in (
+            for schema, *written in (
                 (self.ADDED, order(10, more="x")),
                 (self.REMOVED, {"id": 11, "who": {"name": "n"}}),
-                (self.NARROW, order(12)),
-                (self.OTHER, order("13")),
-                (self.RENAMED, {"id": 14, "sum": 1.0, "who": {"name": "n"}}),
+                (self.REMOVED_WITHOUT_DEFAULT, {"id": 12, "amount": 6.0}),
+                (self.RENAMED, {"id": 13, "sum": 1.0, "who": {"name": "n"}}),
+                (self.OPTIONAL, order(14), order(15, id=None), order(16, amount=None)),
+                (self.NARROW, order(17)),
+                (self.OTHER, order("18")),
             ):
-                send(kafka, apicurio, orders, schema, [row])
-                running.processAllAvailable()
+                send(kafka, apicurio, orders, schema, written)
+            running.processAllAvailable()
         finally:
             running.stop()
         assert [(row.id, row.amount) for row in rows] == [
-            (0, 0.0), (1, 0.5), (2, 1.0), (10, 5.0), (11, None), (12, 6.0), (None, None), (14, None),
+            (0, 0.0), (1, 0.5), (2, 1.0), (10, 5.0), (11, None), (None, None), (13, None), (14, 7.0), (None, None),
+            (16, None), (17, 8.5), (None, None),
         ]  # fmt: skip
         assert set(rows[3].asDict()) == {"id", "amount", "who"}  # a field that was added is left out
 
-    def test_is_the_type_of_the_column_once_the_query_is_started_again(self, spark, kafka, apicurio, orders, query):
-        running, rows = query()
-        running.processAllAvailable()
-        running.stop()
-        renamed = with_fields(
-            {"name": "sum", "aliases": ["amount"], "type": ["null", "double"], "default": None}, ORDER["fields"][2]
-        )
-        send(kafka, apicurio, orders, renamed, [{"id": 10, "sum": 5.0, "who": {"name": "n"}}])
-        running, rows = query()
-        running.processAllAvailable()
-        running.stop()
-        assert rows[-1].asDict(recursive=True) == {"id": 10, "sum": 5.0, "who": {"name": "n"}}
-        by_alias = load(spark, avro(kafka, apicurio, orders)).select("value.id", "value.sum").collect()
-        assert [tuple(row) for row in by_alias] == [(0, 0.0), (1, 0.5), (2, 1.0), (10, 5.0)]
+    def test_is_the_type_of_the_column_once_the_query_is_started_again(self, kafka, apicurio, orders, query):
+        """Each start reads values of the schema before, too."""
+        changed = {
+            "id": {"type": ["null", "long"]},
+            "sum": {"type": ["null", "double"], "aliases": ["amount"], "default": None},
+            "more": {"type": "string", "default": "none"},
+            "note": {"type": ["null", "string"], "default": None},
+        }
+        narrow, other = ({**changed, "id": {"type": ["null", kind]}} for kind in ("int", "string"))
+        written, last = [], ORDER
+        for fields, older, newer in (
+            ({}, [], []),
+            (changed, [order(3)], [{"id": 10, "sum": 5.0, "more": "x", "note": "y"}, {"id": None, "more": "z"}]),
+            (narrow, [{"id": 11, "more": "x"}], [{"id": 12, "more": "x"}]),
+            (other, [{"id": 13, "more": "x"}], [{"id": "14", "more": "x"}]),
+        ):
+            if fields:
+                send(kafka, apicurio, orders, last, older)
+                last = ORDER | {"fields": [{"name": name, **field} for name, field in fields.items()]}
+                send(kafka, apicurio, orders, last, newer)
+            running, rows = query(onMalformedValue="null")
+            running.processAllAvailable()
+            running.stop()
+            written.append([tuple(row) for row in rows])
+            rows.clear()
+        assert [row[:2] for row in written[0]] == [(0, 0.0), (1, 0.5), (2, 1.0)]
+        assert written[1] == [(3, 1.5, "none", None), (10, 5.0, "x", "y"), (None, None, "z", None)]
+        assert written[2] == [(None,) * 4, (12, None, "x", None)]
+        assert written[3] == [(None,) * 4, ("14", None, "x", None)]
+
+
+def test_schemas_that_refer_to_others_are_put_together(spark, kafka, registry):
+    topic = topic_with(kafka, [], partitions=1)
+    currency, money = name("currency"), name("money")
+    registry.register(currency, {"type": "enum", "name": "Currency", "namespace": "shop", "symbols": ["EUR", "USD"]})
+    amount = {"name": "amount", "type": "long"}
+    kept_in = {"name": "currency", "type": "shop.Currency", "default": "EUR"}
+    of_currency = {"name": "shop.Currency", "subject": currency, "version": 1}
+    registry.register(money, {"type": "record", "name": "Money", "namespace": "shop", "fields": [amount]})
+    registry.register(
+        money,
+        {"type": "record", "name": "Money", "namespace": "shop", "fields": [amount, kept_in]},
+        references=[of_currency],
+    )
+    lines = {"name": "lines", "type": {"type": "array", "items": "shop.Money"}, "default": []}
+    first = with_fields({"name": "price", "type": "shop.Money"})
+    second = with_fields({"name": "price", "type": ["null", "shop.Money"]}, lines)
+    send(kafka, registry, topic, first, [{"id": 1, "price": {"amount": 5}}], references=[("shop.Money", money, 1)])
+    paid = {"amount": 7, "currency": "USD"}
+    send(
+        kafka, registry, topic, second, [{"id": 2, "price": None, "lines": [paid]}],
+        references=[("shop.Money", money, 2), ("shop.Currency", currency, 1)],
+    )  # fmt: skip
+    rows = load(spark, avro(kafka, registry, topic, columns="value")).collect()
+    assert [row.value.asDict(recursive=True) for row in rows] == [
+        {"id": 1, "price": {"amount": 5, "currency": "EUR"}, "lines": []},
+        {"id": 2, "price": None, "lines": [paid]},
+    ]
 
 
 @pytest.fixture

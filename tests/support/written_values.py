@@ -6,7 +6,7 @@ Confluent's serializers for Java are not to be had from Maven Central: those of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from support.registries import TestRegistry
@@ -31,6 +31,7 @@ def confluent(
     kind: str = AVRO,
     in_headers: bool = False,
     of_key: bool = False,
+    references: Sequence[tuple[str, str, int]] = (),
 ) -> list[Written]:
     """What confluent-kafka's serializers make of `rows`, after the schema is registered as the subject's latest.
 
@@ -38,21 +39,31 @@ def confluent(
     ----------
     in_headers
         Whether the schema's GUID is in a header, instead of its id before the value; the registry must have GUIDs.
+    references
+        Name, subject and version of each schema that the Avro schema needs.
     """
-    from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+    from confluent_kafka.schema_registry import (
+        Schema,
+        SchemaReference,
+        SchemaRegistryClient,
+        header_schema_id_serializer,
+    )
     from confluent_kafka.schema_registry.avro import AvroSerializer
     from confluent_kafka.schema_registry.json_schema import JSONSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    registry.register(f"{topic}-{'key' if of_key else 'value'}", schema, kind)
+    needed = [dict(zip(("name", "subject", "version"), each, strict=True)) for each in references]
+    registry.register(f"{topic}-{'key' if of_key else 'value'}", schema, kind, needed)
     conf: dict[str, Any] = {"auto.register.schemas": False, "use.latest.version": True}
     if in_headers:
         conf["schema.id.serializer"] = header_schema_id_serializer
     text, written = json.dumps(schema), []
     with SchemaRegistryClient({"url": registry.url}) as client:
-        serializer = (
-            AvroSerializer(client, text, conf=conf) if kind == AVRO else JSONSerializer(text, client, conf=conf)
-        )
+        if kind == AVRO:
+            asked = Schema(text, AVRO, [SchemaReference(*each) for each in references])
+            serializer = AvroSerializer(client, asked, conf=conf)
+        else:
+            serializer = JSONSerializer(text, client, conf=conf)
         for row in rows:
             headers: list[tuple[str, bytes]] = []
             context = SerializationContext(topic, MessageField.KEY if of_key else MessageField.VALUE, headers)
