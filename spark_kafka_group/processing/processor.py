@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import BinaryType, NullType
+
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.metrics.group_metrics import OBSERVED
 from spark_kafka_group.processing.processor_settings import Backoff, Settings, TopicsWritten
@@ -209,11 +211,11 @@ class RecordProcessor:
             raise OptionError(
                 f"a RecordProcessor needs the source's columns, and this DataFrame lacks {', '.join(missing)}"
             )
-        typed = [name for name in ("key", "value") if df.schema[name].dataType.typeName() in ("struct", "array", "map")]
+        typed = [name for name in ("key", "value") if not isinstance(df.schema[name].dataType, BinaryType | NullType)]
         if typed:
             raise OptionError(
-                f"a RecordProcessor gives handlers the bytes of records, and column {typed[0]} is typed: leave "
-                f"{typed[0]}Format out, and decode in the handler"
+                f"a RecordProcessor gives handlers the bytes of records, and column {typed[0]} is "
+                f"{df.schema[typed[0]].dataType.simpleString()}: leave {typed[0]}Format out, and decode in the handler"
             )
         if self._settings.hands_on:
             if "headers" not in df.columns:

@@ -11,6 +11,7 @@ from spark_kafka_group import OptionError, ProducerRecord, Record, RecordProcess
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.processing import processor
 from spark_kafka_group.processing.processor_settings import TopicsWritten
+from spark_kafka_group.values.schema import spark_schema
 
 READ = {
     "kafka.bootstrap.servers": "localhost:1", "subscribe": "orders", "kafka.group.id": "billing",
@@ -88,7 +89,7 @@ def test_what_contradicts_is_said_before_data_moves(given, more, problem):
 def test_a_program_of_spark_connect_needs_no_way_to_the_brokers(monkeypatch):
     """The server has one."""
     monkeypatch.setattr(processor, "_totals", list)  # Spark's functions need a session
-    df = MagicMock(columns=processor.REQUIRED, sparkSession=object())
+    df = MagicMock(columns=processor.REQUIRED, sparkSession=object(), schema=spark_schema(processor.REQUIRED))
     RecordProcessor(print, options=READ, write_options={"topic": "out"}).start(df, "/checkpoints/billing")
     df.mapInArrow.assert_called_once()
 
