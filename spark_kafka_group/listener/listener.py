@@ -376,7 +376,7 @@ class GroupKafkaListener(StreamingQueryListener):
             for source in sources:
                 query_id = _query_id(source)
                 before = ended.get(query_id, EndedBatches())
-                ended[query_id] = before.then(source.numInputRows, progress.batchDuration)
+                ended[query_id] = before.then(source.numInputRows, progress.batchDuration, progress.observedMetrics)
 
     def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
         query = progress.name or str(progress.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, SupportsFloat
 
 from spark_kafka_group.metrics.metric_table import COUNTER, HANDLED, METRICS
 from spark_kafka_group.values.offsets import GROUP_KEY, TopicPartition, positions_from_json
@@ -29,14 +29,25 @@ class ListenersCommits:
 
 @dataclass(frozen=True)
 class EndedBatches:
-    """Micro-batches of a query that the listener saw end."""
+    """Micro-batches of a query that the listener saw end.
+
+    `observed`: by observation and name, a number of ``DataFrame.observe`` in the last of them, and its sum.
+    """
 
     records: int = 0  # input rows of one of the query's sources
     last_ms: float | None = None  # how long the last of them took; None before the first
+    observed: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
-    def then(self, records: int, duration_ms: float) -> EndedBatches:
-        """These micro-batches and another one."""
-        return EndedBatches(self.records + records, duration_ms)
+    def then(
+        self, records: int, duration_ms: float, observed: Mapping[str, Any] = MappingProxyType({})
+    ) -> EndedBatches:
+        """These micro-batches and another one, with Rows of its `observed` numbers; those of handlers have metrics."""
+        rows = {name: row.asDict() for name, row in observed.items() if name != OBSERVED}
+        numbers = {
+            (name, key): n for name, row in rows.items() for key, n in row.items() if isinstance(n, SupportsFloat)
+        }
+        sums = {names: (float(n), self.observed.get(names, (0, 0))[1] + float(n)) for names, n in numbers.items()}
+        return EndedBatches(self.records + records, duration_ms, {**self.observed, **sums})
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +64,8 @@ class GroupMetrics:
         Numbers by the names of :data:`METRICS`; None is unknown, or has not happened (lately).
     partitions
         Numbers by the names of :data:`PARTITION_METRICS`, of each assigned partition.
+    batches
+        The query's micro-batches, with what the query observes.
     """
 
     query: str
@@ -62,6 +75,7 @@ class GroupMetrics:
     strategy: str = ""
     values: Mapping[str, float | None] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, Mapping[str, float]] = field(default_factory=dict)
+    batches: EndedBatches = EndedBatches()
 
     def __repr__(self) -> str:
         if not self.group:
@@ -113,6 +127,7 @@ def metrics_of(
         group.get("strategy", ""),
         MappingProxyType({m.name: values[m.name] for m in METRICS}),
         MappingProxyType(partitions),
+        batches,
     )
 
 

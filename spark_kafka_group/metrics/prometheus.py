@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 PREFIX = "kafka_consumer_"
 LABELS = ("group", "query", "source")
 PARTITION_LABELS = (*LABELS, "topic", "partition")
+OBSERVATION, OBSERVED = "groupkafka_observed", ("group", "query", "observation", "metric")
 WRITE_EVERY_S = 15.0  # how old the file becomes while nothing happens: ages in it are as of then
 AT_MOST_EVERY_S = 1.0
 HIGHEST_PORT = 65_535
@@ -145,6 +146,7 @@ class Exporter:
                         (query.group, query.query, number, tp.topic, str(tp.partition)), values[metric.name]
                     )
             yield family
+        yield from _observed([query for query, number in queries if number == "0"])
         yield from self._listeners()
 
     def _listeners(self) -> Iterator[Family]:
@@ -172,6 +174,19 @@ class Exporter:
     def _remove_file(self) -> None:
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+
+
+def _observed(queries: Sequence[GroupMetrics]) -> Iterator[Family]:
+    """What queries observe: of all sources of a query, so one of them stands for all."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    last = GaugeMetricFamily(f"{OBSERVATION}_last", "A number of observe(), in the last micro-batch.", labels=OBSERVED)
+    total = CounterMetricFamily(OBSERVATION, "A number of observe(), added up over micro-batches.", labels=OBSERVED)
+    for query in queries:
+        for names, (number, added_up) in query.batches.observed.items():
+            last.add_metric((query.group, query.query, *names), number)
+            total.add_metric((query.group, query.query, *names), added_up)
+    yield from (last, total)
 
 
 def _family(metric: Metric, labels: tuple[str, ...]) -> Any:

@@ -1,7 +1,10 @@
 """Typed columns in real Spark, with schemas of a real registry."""
 
 import json
+import re
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,13 +13,14 @@ from support import Record, name, options, produce, registries, topic_with
 from support.http_answers import front
 from support.written_values import confluent
 
-from spark_kafka_group import GroupKafkaDataSource, explore, group_batch, read_where
+from spark_kafka_group import GroupKafkaDataSource, GroupKafkaListener, explore, group_batch, read_where
 from spark_kafka_group.errors import GroupKafkaError, OptionError, RegistryError
 from spark_kafka_group.executor.values.typed_batches import TypedBatches
 from spark_kafka_group.options import Options
 from spark_kafka_group.schemas.typed_columns import resolved
 from spark_kafka_group.testing import wait_until
 
+PAGE = (Path(__file__).parents[2] / "docs/values.md").read_text()
 ORDER = {
     "type": "record",
     "name": "Order",
@@ -95,6 +99,8 @@ class TestColumnsOfABatchRead:
             assert batch.df.selectExpr("value.id").collect() == []
         assert [row.value.id for row in read_where(spark, given, "offset = 1").collect()] == [1]
         assert read_where(spark, given, "offset = 99").selectExpr("value.who.name").collect() == []
+        fields = given | {"columns": "value.id,offset,rawValue"}
+        assert [row.offset for row in read_where(spark, fields, "offset >= 1 and value.id < 2").collect()] == [1]
         view = name("view").replace("-", "_")
         listed = ", ".join(f"`{key}` '{value}'" for key, value in given.items())
         spark.sql(f"CREATE TEMPORARY VIEW {view} USING groupkafka OPTIONS ({listed})")
@@ -167,6 +173,29 @@ class TestAMalformedValue:
         given = avro(kafka, apicurio, broken, onMalformedValue="null", columns="value,rawValue")
         assert [row.rawValue for row in load(spark, given).where("value IS NULL").collect()] == [b"broken"]
 
+    def test_is_counted_in_the_progress_and_for_prometheus(self, spark, kafka, group, apicurio, broken, tmp_path):
+        given = avro(kafka, apicurio, broken, group, onMalformedValue="null", columns="value,rawValue")
+        (code,) = re.findall(r"```python\n(from .*?observe.*?)```", PAGE, re.DOTALL)
+        running = {"df": spark.readStream.format("groupkafka").options(**given).load()}
+        exec(code, running)
+        writer = running["counted"].writeStream.format("noop").queryName("orders")
+        with GroupKafkaListener(spark, prometheus_port=0) as listener:
+            query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+            query.processAllAvailable()
+            produce(kafka, broken, [Record(0, b"k", value) for value in (b"broken, too", b"and this", None)])
+            query.processAllAvailable()
+            progress = [each.observedMetrics["values"] for each in query.recentProgress if each.numInputRows]
+            assert [each.malformed for each in progress] == [1, 2]
+
+            def shown():
+                with urllib.request.urlopen(f"http://127.0.0.1:{listener.prometheus_port}/metrics") as answer:
+                    text = answer.read().decode()
+                labels = rf'{{group="{group}",metric="malformed",observation="values",query="orders"}}'
+                return [float(n) for n in re.findall(rf"^groupkafka_observed_(?:last|total){labels} (.+)$", text, re.M)]
+
+            wait_until(lambda: shown() == [2, 3], within=30)
+            query.stop()
+
     def test_is_a_dead_letter_as_it_was_and_in_no_row(self, spark, kafka, apicurio, broken):
         kafka.create_topic(f"{broken}-dlt", partitions=1)
         given = avro(kafka, apicurio, broken, onMalformedValue="deadLetter", columns="value")
@@ -177,6 +206,23 @@ class TestAMalformedValue:
         assert headers["own"] == b"h"
         assert (headers["__connect.errors.topic"], headers["__connect.errors.offset"]) == (broken.encode(), b"3")
         assert b"zero byte" in headers["__connect.errors.exception.message"]
+
+    def test_of_a_retry_topic_is_a_dead_letter_of_the_main_topic(self, spark, kafka, group, apicurio, broken, tmp_path):
+        retry, dead, rows = f"{broken}-retry-1", f"{broken}-dlt", []
+        for each in (retry, dead):
+            kafka.create_topic(each, partitions=1)
+        (written,) = confluent(apicurio, broken, ORDER, [order(7)])
+        produce(kafka, retry, [Record(0, None, written.value), Record(0, b"r", b"broken, too")])
+        given = avro(kafka, apicurio, broken, group, retryTopics=1, onMalformedValue="deadLetter")
+        df = spark.readStream.format("groupkafka").options(**given).load()
+        writer = df.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert sorted((row.topic, row.value.id) for row in rows) == [(broken, 0), (broken, 1), (broken, 2), (retry, 7)]
+        letters = load(spark, options(kafka, dead, includeHeaders=True)).collect()
+        headers = [{header.key: header.value for header in letter.headers} for letter in letters]
+        assert {(bytes(letter.key), bytes(found["__connect.errors.topic"]).decode())
+                for letter, found in zip(letters, headers, strict=True)} == {(b"k", broken), (b"r", retry)}  # fmt: skip
 
     def test_is_lost_in_no_missing_topic(self, spark, kafka, apicurio, broken):
         with pytest.raises(PySparkException, match=f"could not be sent to {broken}-dlt .onMalformedValue=deadLetter"):

@@ -2,8 +2,10 @@
 
 import json
 import re
+from decimal import Decimal
 
 import pytest
+from pyspark.sql import Row
 
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.driver.steps.progress import Progress
@@ -86,6 +88,12 @@ class TestMetricsOf:
         ended = EndedBatches().then(500, 90).then(20, 40)
         one = metrics_of("q", latest, ListenersCommits(), NOW_MS, batches=ended)
         assert (one["records-consumed-total"], one["batch-duration"]) == (520, 40)
+
+    def test_numbers_that_a_query_observes_are_there_as_of_the_last_micro_batch_and_as_sums(self):
+        first = {"values": Row(malformed=2, largest=Decimal("1.5"), topic="a"), "processing": Row(records=9)}
+        then = {"values": Row(malformed=3, largest=None, topic="b")}
+        ended = EndedBatches().then(1, 1, first).then(1, 1, then).then(1, 1)
+        assert ended.observed == {("values", "malformed"): (3, 5), ("values", "largest"): (1.5, 1.5)}
 
     def test_brokers_are_away_for_as_long_as_the_last_trigger_says(self, latest):
         assert metrics_of("q", latest, ListenersCommits(), NOW_MS)["brokers-away-seconds"] == 0
