@@ -226,7 +226,11 @@ figures:  ## count rooms, imports between them, files, lines, classes of one nam
 
 .PHONY: notebooks
 notebooks: $(VENV)/.installed  ## run notebooks/, and write their outputs and pictures into them
-	$(BIN)/python docs/run_notebooks.py
+	PYTHONPATH=tests $(BIN)/python docs/run_notebooks.py
+
+.PHONY: registry
+registry: $(VENV)/.installed  ## run a schema registry, Apicurio, until Ctrl-C; PORT=8081
+	@PYTHONPATH=tests exec $(BIN)/python tests/support/registries.py $(or $(PORT),8081)
 
 # An environment of its own, which needs no Spark: the extra alone.
 $(SITE)/.installed: pyproject.toml

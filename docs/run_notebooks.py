@@ -1,6 +1,6 @@
 """Runs the notebooks of notebooks/ and writes their outputs into them: `make notebooks`.
 
-python docs/run_notebooks.py [notebooks/1-explore-a-topic.ipynb ...]
+PYTHONPATH=tests python docs/run_notebooks.py [notebooks/1-explore-a-topic.ipynb ...]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import html
+import os
 import re
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from support.registries import Apicurio
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 AS_FILES = {"picture-overview": Path(__file__).parent / "pictures" / "two-queries.png"}
@@ -84,13 +86,16 @@ def write_files(notebook: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", type=Path, default=sorted(NOTEBOOKS.glob("*.ipynb")))
-    for file in parser.parse_args().notebooks:
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory() as directory:
-            notebook = settled(run(nbformat.read(file, as_version=4), directory))
-        nbformat.write(notebook, file)
-        write_files(notebook)
-        print(f"{file}: {time.monotonic() - begun:.0f} s", flush=True)
+    files = parser.parse_args().notebooks
+    with Apicurio() as registry:
+        os.environ["SCHEMA_REGISTRY_URL"] = registry.url
+        for file in files:
+            begun = time.monotonic()
+            with tempfile.TemporaryDirectory() as directory:
+                notebook = settled(run(nbformat.read(file, as_version=4), directory))
+            nbformat.write(notebook, file)
+            write_files(notebook)
+            print(f"{file}: {time.monotonic() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

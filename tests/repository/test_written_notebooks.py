@@ -28,8 +28,8 @@ def outputs(file):
     return [output for cell in codes(file) for output in cell["outputs"]]
 
 
-def test_there_are_four_notebooks():
-    assert [file.name[0] for file in FILES] == ["1", "2", "3", "4"]
+def test_there_are_five_notebooks():
+    assert [file.name[0] for file in FILES] == ["1", "2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

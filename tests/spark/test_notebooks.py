@@ -11,6 +11,7 @@ import pytest
 import run_notebooks
 from jupyter_client.manager import start_new_kernel
 from support import WORKERS_PYTHON, members
+from support.registries import Apicurio
 
 from spark_kafka_group.testing import wait_until
 
@@ -202,6 +203,23 @@ def test_retries_and_dead_letters(shown):
     assert outputs["send-back"] == outputs["survey"]
     assert outputs["mended"] == "Counts(records=10, done=10, retried=0, dead=0)"
     assert re.search(r", 0 records behind\n.*\n(payments.*\n?){6}$", outputs["lag"])
+    assert drawn == ["picture"]
+
+
+@pytest.mark.soak
+def test_avro_from_a_registry(shown, monkeypatch):
+    with Apicurio() as registry:
+        monkeypatch.setenv("SCHEMA_REGISTRY_URL", registry.url)
+        outputs, drawn = shown(5)
+        assert registry.ask("/subjects") == []
+    assert '"celsius": ' in outputs["look"]
+    assert outputs["look"].count('"room": "') == 2
+    assert "|    |-- at: timestamp (nullable = true)" in outputs["columns"]
+    assert re.search(r"^\|2026-01-05 00:00:00\|attic +\|\{[\d.]+, NULL\} *\|\d+ *\|$", outputs["columns"], re.MULTILINE)
+    assert re.findall(r"^\|(2026-\S+)\| +(\S+)\| +(\d+)\|$", outputs["more"], re.MULTILINE) == [
+        ("2026-01-05", "NULL", "864"), ("2026-01-06", "80", "864"),
+    ]  # fmt: skip
+    assert re.findall(r"^\| +(\S+)\|(.+)\|$", outputs["broken"], re.MULTILINE)[-1] == ("NULL", "11 degrees")
     assert drawn == ["picture"]
 
 

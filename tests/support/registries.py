@@ -4,15 +4,17 @@ Both keep everything in memory, so that one that was stopped is empty when it is
 
     PYTHONPATH=tests python tests/support/registries.py
 
-downloads Apicurio, and builds srfake.
+downloads Apicurio, and builds srfake. With a port, Apicurio runs there until Ctrl-C.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -87,8 +89,8 @@ class TestRegistry:
     path = ""
     """Of its API."""
 
-    def __init__(self) -> None:
-        (self.port,) = free_ports(1)
+    def __init__(self, port: int | None = None) -> None:
+        self.port = port or free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}{self.path}"
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -201,4 +203,9 @@ class Srfake(TestRegistry):
 
 
 if __name__ == "__main__":
-    print(apicurio(), newer_java(), NO_GO.format("srfake") if go() is None else built(SRFAKE))
+    if len(sys.argv) > 1:
+        with contextlib.suppress(KeyboardInterrupt), Apicurio(int(sys.argv[1])) as running:
+            print(f"export SCHEMA_REGISTRY_URL={running.url}", flush=True)
+            signal.pause()
+    else:
+        print(apicurio(), newer_java(), NO_GO.format("srfake") if go() is None else built(SRFAKE))
