@@ -46,7 +46,7 @@ def test_the_first_query_shows_the_records_and_its_group_is_seen(kafka, capsys, 
     assert shlex.split(produce)[:3] == ["python", "-m", "spark_kafka_group.testing"]
     assert broker_command.main([*shlex.split(produce)[3:], "--bootstrap-servers", kafka.bootstrap_servers]) == 0
     code = block("Save this as `first.py`", "python")
-    assert len([line for line in code.splitlines() if line]) == 17
+    assert len([line for line in code.splitlines() if line]) == 18
     assert AT_HOME in code
     (tmp_path / "first.py").write_text(code.replace(AT_HOME, kafka.bootstrap_servers))
     with (tmp_path / "shown").open("wb") as shown:
@@ -60,7 +60,9 @@ def test_the_first_query_shows_the_records_and_its_group_is_seen(kafka, capsys, 
             return sum(committed(kafka, "billing").values()) == 1000
 
         wait_until(all_committed, within=240)
-        assert re.search(r"^\| +\d\| +\d+\|order \d+\|$", (tmp_path / "shown").read_text(), re.MULTILINE)
+        assert re.search(
+            r"^\| +\d\| +\d+\| +\d+\| *espresso\| *\d+\.\d+\|$", (tmp_path / "shown").read_text(), re.MULTILINE
+        )
         describe, top = block("After batch 0, look at the group").replace(AT_HOME, kafka.bootstrap_servers).splitlines()
         assert shlex.split(top)[3] == "top"  # tests/broker/test_top.py runs it
         command = shlex.split(describe)
