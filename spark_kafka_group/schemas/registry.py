@@ -249,15 +249,16 @@ def _content(schema: RegisteredSchema) -> dict[str, Any]:
     return {"schema": schema.text, "schemaType": schema.kind} | ({"references": references} if references else {})
 
 
-def of_kind(schema: RegisteredSchema, kind: str, asked_by: str) -> RegisteredSchema:
+def of_kind(schema: RegisteredSchema, kind: str, asked_by: str, instead: str) -> RegisteredSchema:
     """`schema`, if it is of this kind. Raises RegistryError.
 
     `asked_by`: the option that asks for the kind, and its value.
+    `instead`: what its user may do.
     """
     if schema.kind != kind:
         raise RegistryError(
             f"{asked_by} needs a schema of type {kind}, and subject {schema.subject} has version {schema.version} of "
-            f"type {excerpt(schema.kind)}: take the format of its schema, or name another subject"
+            f"type {excerpt(schema.kind)}: {instead}"
         )
     return schema
 

@@ -185,7 +185,8 @@ class RegistryRequests:
             )
         if isinstance(why, TimeoutError):
             return _AwayError(f"{who} has not answered within {self._registry.http_read_timeout_ms} ms")
-        return _AwayError(f"{who} cannot be reached: {getattr(why, 'strerror', None) or why}")
+        said = getattr(why, "strerror", None) or why
+        return _AwayError(f"{who} cannot be reached: {said}: check schema.registry.url, and whether it runs")
 
 
 def _no_registry(who: str, asked: str, how: str) -> RegistryError:

@@ -113,6 +113,7 @@ def _latest(options: Options, name: str) -> tuple[str, str]:
                 registry.version(each, column.version) if column.version else registry.latest(each),
                 KIND,
                 f"{name}Format={AVRO}",
+                f"give {name}Subject, or {name}Format={JSON} with {name}Schema if the values are JSON",
             )
         except UnknownSchemaError as error:
             raise OptionError(f"{str(error).rstrip('.')}: give {name}Subject, or register a schema for it") from error

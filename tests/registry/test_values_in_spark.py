@@ -231,7 +231,7 @@ class TestAMalformedValue:
 
 REFUSED = {
     "a registry that does not listen": (
-        {"schema.registry.url": "http://127.0.0.1:1", "schema.registry.max.retries": 0}, "cannot be reached"
+        {"schema.registry.url": "http://127.0.0.1:1", "schema.registry.max.retries": 0}, "check schema.registry.url"
     ),
     "a subject that is not there": ({"valueSubject": "no"}, "give valueSubject, or register a schema for it"),
     "a schema that is no Avro": ({"valueSchema": '{"type": "nothing"}'}, "valueSchema: .*nothing"),
@@ -281,7 +281,7 @@ def test_a_registry_that_wants_a_login_says_so(kafka, srfake):
 def test_a_subject_of_another_type_is_named(kafka, srfake):
     topic = topic_with(kafka, [], partitions=1)
     srfake.register(f"{topic}-value", {"type": "object"}, "JSON")
-    with pytest.raises(RegistryError, match="valueFormat=avro needs a schema of type AVRO"):
+    with pytest.raises(RegistryError, match="needs a schema of type AVRO.*: give valueSubject, or valueFormat=json wi"):
         GroupKafkaDataSource(avro(kafka, srfake, topic)).schema()
 
 
