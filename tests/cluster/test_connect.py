@@ -7,7 +7,8 @@ import subprocess
 import pyspark
 import pytest
 from deployed import ApplicationError, Deployed
-from support import Record, commit_for, committed, members, name, numbered, options, produce, topic_with
+from support import Record, commit_for, committed, members, name, numbered, options, produce, registries, topic_with
+from support.written_values import confluent
 
 from spark_kafka_group.testing import wait_until
 
@@ -60,6 +61,22 @@ def test_the_client_needs_nothing_of_the_package(client, kafka, group, tmp_path)
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
     imported = {module.partition(".")[0] for module in client.modules()}
     assert not imported & {"spark_kafka_group", "pyspark_groupkafka", "kafka"}
+
+
+def test_values_are_columns_and_the_server_alone_asks_the_schema_registry(client, kafka, group, tmp_path):
+    topic = topic_with(kafka, [], partitions=1)
+    schema = {"type": "record", "name": "Order", "fields": [
+        {"name": "id", "type": "long"}, {"name": "amount", "type": ["null", "double"]},
+    ]}  # fmt: skip
+    orders = [{"id": 1, "amount": 0.5}, {"id": 2, "amount": None}]
+    with registries.Apicurio() as registry:
+        produce(kafka, topic, [Record(0, None, each.value) for each in confluent(registry, topic, schema, orders)])
+        given = options(kafka, topic, group, valueFormat="avro", **{"schema.registry.url": registry.url})
+        assert ",value:struct<id:bigint,amount:double>," in client.schema(options=given)
+        assert client.read(options=given) == ["{1, 0.5}", "{2, null}"]
+        query = client.start(options=given, directory=str(tmp_path), available_now=True)
+        assert client.ends(query=query)
+    assert sorted(client.rows(directory=str(tmp_path / "rows"))) == ["{1, 0.5}", "{2, null}"]
 
 
 def test_a_wrong_option_is_an_error_when_the_schema_or_the_data_is_asked_for(client, kafka):
