@@ -36,6 +36,7 @@ def renamed(old, new, kind):
 INT, TEXT = varint(7), b"\x02a"
 TIME = {"type": "long", "logicalType": "time-micros"}
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 A, B = record(("x", "int"), name="A"), record(("y", "string"), name="B")
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
 
@@ -50,6 +51,14 @@ READ = {
     "string as bytes": ("string", "bytes", b"\x04\xc3\xa9", "é".encode()),
     "bytes as string": ("bytes", "string", b"\x04\xc3\xa9", "é"),
     "int of milliseconds": ("int", {"type": "long", "logicalType": "local-timestamp-millis"}, INT, 7000),
+    "microseconds as milliseconds, in the reader's unit": (MICROS, MILLIS, INT, 7000),
+    "milliseconds as microseconds, in the reader's unit": (MILLIS, MICROS, INT, 7),
+    "a decimal of another scale, in the reader's scale": (
+        DECIMAL,
+        {**DECIMAL, "scale": 4},
+        b"\x04\x04\xd2",
+        decimal.Decimal("0.1234"),
+    ),
     "fields in another order": (
         record(("a", "int"), ("b", "string")),
         record(("b", "string"), ("a", "int")),
