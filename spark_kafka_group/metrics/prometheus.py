@@ -44,23 +44,19 @@ def prometheus_name(name: str) -> str:
 class Exporter:
     """Shows numbers of queries, and the listener's commits, from :meth:`start` to :meth:`close`.
 
-    `queries`: called at each scrape, from several threads.
     `commits`: as `queries`: commits of the listener that succeeded and that failed, of all queries, ended ones
     included.
-    `port`: the port to listen on; 0 for any free one, None for none.
-    `address`: the one to listen on.
-    `file`: the file to write; None for none.
     Raises MissingPackageError with advice, when prometheus_client is not installed. Raises ValueError when the port is
     not valid.
     """
 
     def __init__(
         self,
-        queries: Callable[[], Sequence[Sequence[GroupMetrics]]],
+        queries: Callable[[], Sequence[Sequence[GroupMetrics]]],  # called at each scrape, from several threads
         commits: Callable[[], tuple[int, int]],
-        port: int | None,
-        address: str,
-        file: Path | None,
+        port: int | None,  # the port to listen on; 0 for any free one, None for none
+        address: str,  # the address to listen on
+        file: Path | None,  # the file to write; None for none
     ) -> None:
         try:
             import prometheus_client  # noqa: F401

@@ -33,13 +33,10 @@ def there_is_one() -> bool:
 
 
 class Terminal:
-    """A screen with keys. A context manager, for the main thread.
-
-    `ended_by`: the signal that asked for the end.
-    """
+    """A screen with keys. A context manager, for the main thread."""
 
     def __init__(self) -> None:
-        self.ended_by: signal.Signals | None = None
+        self.ended_by: signal.Signals | None = None  # the signal that asked for the end
         self._out = sys.stdout.fileno()
         self._keys: int | None = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
         self._before = None if self._keys is None else termios.tcgetattr(self._keys)

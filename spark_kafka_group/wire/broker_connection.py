@@ -20,14 +20,13 @@ class BrokerConnection:
 
     `sock`: connected and authenticated; an SSLSocket is used like any other.
     `lifetime_s`: how long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
-    `made_to`: the broker's address in the metadata that the connection was made by.
     """
 
     def __init__(
         self, sock: socket.socket, lifetime_s: float | None = None, made_to: tuple[str, int] | None = None
     ) -> None:
         self._sock = sock
-        self.made_to = made_to
+        self.made_to = made_to  # the broker's address in the metadata that the connection was made by
         self._correlation_id = 0
         self._not_before = 0.0
         self._stale_at = None if lifetime_s is None else time.monotonic() + lifetime_s * USED_OF_LIFETIME

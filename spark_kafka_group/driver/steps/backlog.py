@@ -122,9 +122,6 @@ class Backlog:
     """Looks up the ends of the owned partitions' logs, and cuts the ranges up to them to those that may be read now.
 
     `ends`: ends of these logs as last looked up. Emptied when positions are taken, but for partitions without a leader.
-    `looked_up_at`: when that was, by time.monotonic(); None before the first look.
-    `ages`: when these ends were where, by time.monotonic().
-    `bounds`: where reading ends before the logs do.
     `leaderless`: partitions that the last look left out as they had no leader. `ends` has their ends of before.
     """
 
@@ -132,9 +129,9 @@ class Backlog:
         reading = query.options.reading
         self._query = query
         self.ends: dict[TopicPartition, int] = {}
-        self.looked_up_at: float | None = None
-        self.ages = BacklogAges()
-        self.bounds = EndBounds(query.options, caps)
+        self.looked_up_at: float | None = None  # when they were looked up, by time.monotonic(); None before
+        self.ages = BacklogAges()  # when these ends were where, by time.monotonic()
+        self.bounds = EndBounds(query.options, caps)  # where reading ends before the logs do
         self.leaderless = LeaderlessPartitions(query.group_id)
         self._retry_delays = RetryDelays(reading.retry_delays_ms, query.client.offsets_for_times)
         self._paused = PausedPartitions(reading.paused, reading.pause_file)

@@ -49,9 +49,7 @@ class Fetcher:
     """Reads some ranges from the leaders of their partitions.
 
     `scan`: finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
-    `stalled_after_s`: without a new record for this long, reading fails; Spark then tries the task again.
     `outage`: waits for brokers that are away, and this time does not count; None where it does.
-    `largest`: most bytes that a record batch may have.
     `epochs`: epochs of the leaders in whose logs the ranges are; a partition without one is read from any leader.
     `topic_ids`: ids of the topics in whose logs the ranges are; one without an id is read whatever its id is now.
     `nearest`: replicas to read from instead of leaders; None to read from leaders only.
@@ -62,9 +60,9 @@ class Fetcher:
         brokers: Brokers,
         ranges: Collection[OffsetRange],
         scan: Callable[[str, int, memoryview], tuple[int, int]],
-        stalled_after_s: float,
+        stalled_after_s: float,  # without a new record for this long, reading fails; Spark then tries the task again
         fail_on_data_loss: bool = True,
-        largest: int = LARGEST_BATCH,
+        largest: int = LARGEST_BATCH,  # most bytes that a record batch may have
         clock: Callable[[], float] = time.monotonic,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         topic_ids: Mapping[str, str] = MappingProxyType({}),

@@ -15,14 +15,12 @@ class Stall:
     A partition that was away begins again when it is back. The outages of others do not count for it, and do not let it
     begin again: a leader that is away ever so often would have the task wait for a stalled partition without end.
 
-    `limit_s`: without a new record for this long, reading fails.
     `outage`: while it lasts, brokers are away, and the time does not count; None where it does.
-    `problem`: why the last request brought no records.
     """
 
     def __init__(self, limit_s: float, clock: Callable[[], float], outage: TaskOutage | None) -> None:
-        self.limit_s = limit_s
-        self.problem = "no response"
+        self.limit_s = limit_s  # without a new record for this long, reading fails
+        self.problem = "no response"  # why the last request brought no records
         self._clock = clock if outage is None else outage.answering_s
         self._outage = outage
         self._since = self._clock()

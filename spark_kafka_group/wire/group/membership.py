@@ -73,18 +73,15 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     caller has to rejoin when partitions of :attr:`claimed` were taken away.
 
     `leading`: called on kafka-python's I/O thread when this member leads and is about to assign.
-    `claimed`: partitions that this member claimed in its last join.
-    `view`: this member's view as leader when it last assigned; None for a follower.
-    `varying`: whether each join differs from the one before, so that the broker takes it for a change.
     """
 
     def __init__(self, strategy: Strategy, leading: Callable[[], None] = lambda: None) -> None:
         self._strategy = strategy
         self._leading = leading
         self._last = Claim()
-        self.claimed: frozenset[TopicPartition] = frozenset()
-        self.view: LeaderView | None = None
-        self.varying = False
+        self.claimed: frozenset[TopicPartition] = frozenset()  # partitions that this member claimed in its last join
+        self.view: LeaderView | None = None  # this member's view as leader when it last assigned; None for a follower
+        self.varying = False  # whether each join differs from the one before, so that the broker takes it for a change
         self._marked = False
 
     @property

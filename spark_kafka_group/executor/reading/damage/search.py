@@ -88,9 +88,7 @@ def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Fo
 class Search:
     """Asks the leaders of partitions for one record batch at a time, over connections of its own.
 
-    `connect`: makes its connections.
     `epochs`: epochs of the leaders whose records are looked for; a partition without one is read from any leader.
-    `outage`: waits for brokers that are away; None where that is an error.
     `unanswered`: whether the broker had neither records nor an error for an offset that :meth:`first_from` asked for
         last, or an error that may mean anything. Records that it does not find may be there then.
     """
@@ -99,9 +97,9 @@ class Search:
         self,
         options: ClientOptions,
         twin: decode.Decoder,
-        connect: Callable[[ClientOptions], Brokers],
+        connect: Callable[[ClientOptions], Brokers],  # makes its connections
         epochs: Mapping[TopicPartition, int],
-        outage: TaskOutage | None = None,
+        outage: TaskOutage | None = None,  # waits for brokers that are away; None where that is an error
     ) -> None:
         self._twin = twin
         self._outage = outage
