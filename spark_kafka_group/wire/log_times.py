@@ -38,7 +38,7 @@ def can_find_newest(manager: Any) -> bool:
 
 
 def believed(tp: TopicPartition, time_ms: int, record: OffsetAndTimestamp) -> OffsetAndTimestamp:
-    """The answer to a look-up by time. Raises BrokerError for an older record, or none, as some brokers answer."""
+    """The answer to a look-up by time. Raises BrokerError for a record that is older, or has no timestamp."""
     if time_ms >= 0 and record.timestamp_ms < time_ms:
         older = "no timestamp" if record.timestamp_ms < 0 else f"the older timestamp {record.timestamp_ms}"
         raise BrokerError(
