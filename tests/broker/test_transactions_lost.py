@@ -1,5 +1,6 @@
 """Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed."""
 
+import re
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -278,7 +279,7 @@ def test_a_batch_that_used_most_of_its_time_is_published_and_warned_of(impatient
     time.sleep(SHORT_MS / 1000)
     run.commit(messages)
     assert read(impatient, output) == all_rows(1)
-    assert "the batch took 3 s of the 6 s that kafka.transaction.timeout.ms allows" in caplog.text
+    assert re.search(r"the batch took [345] s of the 6 s that kafka\.transaction\.timeout\.ms allows", caplog.text)
 
 
 def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(impatient):
