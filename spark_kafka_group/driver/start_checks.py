@@ -34,7 +34,13 @@ def check_rack(options: Options, client: LogClient) -> None:
 
 def check_dead_letters(options: Options) -> None:
     """Refuse topics without dead-letter topics, if they are needed; not those that match a pattern later."""
-    if options.reading.on_corrupt_record != DEAD_LETTER:
+    if options.reading.on_corrupt_record == DEAD_LETTER:
+        said = "onCorruptRecord (deadLetter) sends records that cannot be read"
+        instead = "skip"
+    elif options.values.on_malformed_value == DEAD_LETTER:
+        said = "onMalformedValue (deadLetter) sends records whose values do not fit"
+        instead = "null"
+    else:
         return
     client = LogClient(options)
     try:
@@ -49,6 +55,6 @@ def check_dead_letters(options: Options) -> None:
         client.close()
     if missing:
         raise OptionError(
-            f"onCorruptRecord (deadLetter) sends records that cannot be read to a topic named TOPIC-dlt, "
-            f"and the cluster does not have {', '.join(missing)}: create it, or take skip or fail"
+            f"{said} to a topic named TOPIC-dlt, and the cluster does not have {', '.join(missing)}: create it, or take "
+            f"{instead} or fail"
         )

@@ -224,8 +224,8 @@ class TestAMalformedValue:
         assert {(bytes(letter.key), bytes(found["__connect.errors.topic"]).decode())
                 for letter, found in zip(letters, headers, strict=True)} == {(b"k", broken), (b"r", retry)}  # fmt: skip
 
-    def test_is_lost_in_no_missing_topic(self, spark, kafka, apicurio, broken):
-        with pytest.raises(PySparkException, match=f"could not be sent to {broken}-dlt .onMalformedValue=deadLetter"):
+    def test_needs_a_dead_letter_topic_before_data_moves(self, spark, kafka, apicurio, broken):
+        with pytest.raises(PySparkException, match=f"does not have {broken}-dlt: create it, or take null or fail"):
             load(spark, avro(kafka, apicurio, broken, onMalformedValue="deadLetter")).collect()
 
 
