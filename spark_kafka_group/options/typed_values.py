@@ -100,6 +100,8 @@ class TypedColumn:
         Dotted names of the fields that the column has; None for all.
     time_zone
         Of times in JSON that name none.
+    nullable
+        Whether everything in the column may be null, whatever the schema says.
     """
 
     name: str
@@ -108,3 +110,4 @@ class TypedColumn:
     schema: str
     wanted: tuple[str, ...] | None
     time_zone: str = "UTC"
+    nullable: bool = True

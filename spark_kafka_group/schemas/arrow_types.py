@@ -47,7 +47,7 @@ SIMPLE: dict[type[DataType], pa.DataType] = {
 
 
 def arrow_type(spark: DataType) -> pa.DataType:
-    """The Arrow type of a column; everything in it may be null, but a map's keys.
+    """The Arrow type of a column, which may be null where Spark's may.
 
     Raises
     ------
@@ -55,18 +55,23 @@ def arrow_type(spark: DataType) -> pa.DataType:
         For a type that a Python data source cannot give.
     """
     if isinstance(spark, StructType):
-        return pa.struct([pa.field(field.name, arrow_type(field.dataType)) for field in spark.fields])
+        return pa.struct([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in spark.fields])
     if isinstance(spark, ArrayType):
-        return pa.list_(pa.field("element", arrow_type(spark.elementType)))
+        return pa.list_(pa.field("element", arrow_type(spark.elementType), spark.containsNull))
     if isinstance(spark, MapType):
         key = pa.field("key", arrow_type(spark.keyType), nullable=False)
-        return pa.map_(key, pa.field("value", arrow_type(spark.valueType)))
+        return pa.map_(key, pa.field("value", arrow_type(spark.valueType), spark.valueContainsNull))
     if isinstance(spark, DecimalType):
         return pa.decimal128(spark.precision, spark.scale)
     simple = SIMPLE.get(type(spark))
     if simple is None:
         raise ValueError(f"a column of Spark's type {spark.simpleString()} cannot come from a Python data source")
     return simple
+
+
+def nullable(spark: DataType) -> DataType:
+    """`spark`, where everything may be null, as from_json and from_avro make it in their mode PERMISSIVE."""
+    return spark.toNullable() if isinstance(spark, (ArrayType, MapType, StructType)) else spark
 
 
 def chosen(spark: DataType, wanted: tuple[str, ...] | None) -> DataType:
@@ -93,7 +98,11 @@ def _chosen(spark: DataType, paths: list[list[str]], place: str) -> DataType:
         below.setdefault(first, []).append(rest)
     return StructType(
         [
-            StructField(field.name, _chosen(field.dataType, below[field.name], f"{place}.{field.name}".lstrip(".")))
+            StructField(
+                field.name,
+                _chosen(field.dataType, below[field.name], f"{place}.{field.name}".lstrip(".")),
+                field.nullable,
+            )
             for field in spark.fields
             if field.name in below
         ]

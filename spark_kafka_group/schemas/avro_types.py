@@ -62,7 +62,7 @@ WIDENED = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "
 
 
 def spark_type(schema: AvroSchema) -> DataType:
-    """The type that Spark's from_avro gives for a schema, with everything in it nullable, as in its mode PERMISSIVE.
+    """The type that Spark's from_avro gives for a schema in its mode FAILFAST, where only unions with null may be null.
 
     Raises
     ------
@@ -89,9 +89,10 @@ class _SparkTypes:
         if isinstance(inner, RecordType):
             return self._record(inner, inside)
         if isinstance(inner, Array):
-            return ArrayType(self.of(inner.items, (*inside, "")))
+            return ArrayType(self.of(inner.items, (*inside, "")), self._may_be_null(inner.items))
         if isinstance(inner, Map):
-            return MapType(StringType(), self.of(inner.values, (*inside, "")))
+            values = self.of(inner.values, (*inside, ""))
+            return MapType(StringType(), values, self._may_be_null(inner.values))
         if isinstance(inner, Union):
             return self._union(inner, inside)
         if isinstance(inner, Enum):
@@ -104,8 +105,17 @@ class _SparkTypes:
                 f"the Avro type {record.name} has itself in it, which no column of Spark has: leave the field out of "
                 f"the reader schema"
             )
-        fields = [StructField(field.name, self.of(field.schema, (*inside, record.name))) for field in record.fields]
-        return StructType(fields)
+        below = (*inside, record.name)
+        return StructType(
+            [
+                StructField(field.name, self.of(field.schema, below), self._may_be_null(field.schema))
+                for field in record.fields
+            ]
+        )
+
+    def _may_be_null(self, node: Node) -> bool:
+        inner = self._schema.definition(node)
+        return is_null(node) or (isinstance(inner, Union) and any(map(is_null, inner.branches)))
 
     def _union(self, union: Union, inside: tuple[str, ...]) -> DataType:
         branches = [branch for branch in union.branches if not is_null(branch)]

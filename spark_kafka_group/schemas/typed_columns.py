@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import DataType, StringType
 
 from spark_kafka_group.errors import OptionError, UnknownSchemaError
-from spark_kafka_group.options.typed_values import AVRO, BINARY, CONFLUENT, JSON, NONE, STRING, TypedColumn
-from spark_kafka_group.schemas.arrow_types import chosen
+from spark_kafka_group.options.typed_values import AVRO, BINARY, CONFLUENT, JSON, NONE, NULL, STRING, TypedColumn
+from spark_kafka_group.schemas.arrow_types import chosen, nullable
 from spark_kafka_group.text.foreign_text import excerpt
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ def spark_type(column: TypedColumn) -> DataType:
     if column.format == JSON:
         from spark_kafka_group.schemas.ddl import schema_of
 
-        return chosen(schema_of(column.schema), column.wanted)
-    from spark_kafka_group.schemas import avro_schema, avro_types
+        found = schema_of(column.schema)
+    else:
+        from spark_kafka_group.schemas import avro_schema, avro_types
 
-    return chosen(avro_types.spark_type(avro_schema.parse(column.schema)), column.wanted)
+        found = avro_types.spark_type(avro_schema.parse(column.schema))
+    return chosen(nullable(found) if column.nullable else found, column.wanted)
 
 
 def resolved(options: Options) -> tuple[TypedColumn, ...]:
@@ -67,7 +69,8 @@ def _column(options: Options, name: str) -> TypedColumn:
     else:
         where, schema = _latest(options, name)
     zone = values.time_zone or _own_zone()
-    column = TypedColumn(name, kind, framing, schema, options.reading.fields_of(name), zone)
+    everything = kind == JSON or values.on_malformed_value == NULL
+    column = TypedColumn(name, kind, framing, schema, options.reading.fields_of(name), zone, nullable=everything)
     try:
         spark_type(column)  # an error now, not in a task
     except ValueError as error:

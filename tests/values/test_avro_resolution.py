@@ -286,7 +286,7 @@ def test_wanted_fields_come_in_the_order_of_the_schema_and_others_are_not_built(
     inner = record(("b", "int"), ("c", "string"), name="I")
     schema = record(("a", "string"), ("i", ["null", inner]), ("z", "int"))
     made = decoder(twin, schema, schema, ("z", "i.c"))
-    assert str(made.type) == "struct<i: struct<c: string>, z: int32>"
+    assert str(made.type) == "struct<i: struct<c: string not null>, z: int32 not null>"
     array, malformed = made.decode(pa.array([TEXT + varint(1) + INT + TEXT + INT], pa.binary()), [1])
     assert (array.to_pylist(), malformed) == ([{"i": {"c": "a"}, "z": 7}], [])
 

@@ -52,7 +52,7 @@ from spark_kafka_group.executor.values.json_tokens import (
     as_spark,
 )
 from spark_kafka_group.executor.values.value_contract import EXPANDED, LARGEST_BYTES, LARGEST_TIMES, NO_LIMIT, Malformed
-from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
+from spark_kafka_group.schemas.arrow_types import arrow_type, chosen, nullable
 
 PIECE_BYTES = 1 << 20  # of documents and their columns: so much is Python's objects at once
 FRAME_SIZE = 5  # a zero byte and the schema's id
@@ -104,7 +104,7 @@ class JsonDecoder:
     ) -> None:
         json_types.check(spark_type)
         try:
-            self.spark_type = chosen(spark_type, wanted)
+            self.spark_type = nullable(chosen(spark_type, wanted))
         except ValueError as error:
             raise OptionError(str(error)) from error
         self.type = arrow_type(self.spark_type)

@@ -13,7 +13,7 @@ from spark_kafka_group.executor.values.avro_instructions import Program
 from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
-from spark_kafka_group.schemas.arrow_types import arrow_type, chosen
+from spark_kafka_group.schemas.arrow_types import arrow_type, chosen, nullable
 from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
 from spark_kafka_group.schemas.avro_types import spark_type
 
@@ -51,6 +51,8 @@ class AvroDecoder:
         Each id is asked once. Without id the writer's schema is the reader's.
     decoder
         ``auto``, ``c`` or ``python``.
+    all_nullable
+        Whether the type has fields that may be null only, whatever the schema says.
 
     Raises
     ------
@@ -67,9 +69,11 @@ class AvroDecoder:
         framed: bool,
         writer_of: Callable[[int | str], str],
         decoder: str = "auto",
+        all_nullable: bool = False,
     ) -> None:
         self._reader = parse(reader_schema_text)
         spark = chosen(spark_type(self._reader), wanted)
+        spark = nullable(spark) if all_nullable else spark
         self.type: pa.DataType = arrow_type(spark)
         self._columns = columns_of(spark)
         self._framed = framed

@@ -157,7 +157,8 @@ class TypedBatches:
         if column.format == AVRO:
             from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 
-            return AvroDecoder(column.schema, column.wanted, framed, partial(self._writer, column), decoder)
+            writer_of = partial(self._writer, column)
+            return AvroDecoder(column.schema, column.wanted, framed, writer_of, decoder, column.nullable)
         if column.format == JSON:
             from spark_kafka_group.executor.values.json_decoder import json_decoder
             from spark_kafka_group.schemas.ddl import schema_of
