@@ -55,6 +55,6 @@ def check_dead_letters(options: Options) -> None:
         client.close()
     if missing:
         raise OptionError(
-            f"{said} to a topic named TOPIC-dlt, and the cluster does not have {', '.join(missing)}: create it, or take "
-            f"{instead} or fail"
+            f"{said} to a topic named TOPIC-dlt, and the cluster does not have {', '.join(missing)}: create it, or "
+            f"take {instead} or fail"
         )
