@@ -22,6 +22,8 @@ from spark_kafka_group.schemas.avro_schema import parse
 from spark_kafka_group.schemas.avro_types import spark_type
 
 SEED = int(os.environ.get("AVRO_SEED", "1"))
+EACH = int(os.environ.get("AVRO_VALUES", "30"))
+"""Of each of 2,000 schemas in `make soak`."""
 AT_ONCE = 50
 ON_PURPOSE = {REASONS[Problem.NO_TIME], REASONS[Problem.ITEMS]}
 LATER = {REASONS[Problem.FAR_TIME], REASONS[Problem.DIGITS], REASONS[Problem.EMPTY_DECIMAL]}
@@ -64,7 +66,7 @@ def test_random_values_are_those_of_from_avro(avro):
 def test_thousands_of_random_values_are_those_of_from_avro(avro, part):
     check(
         avro,
-        [case_of(Random(f"{SEED} {part} {i}"), values=30, good=i % 2 == 0, empty=False) for i in range(2 * AT_ONCE)],
+        [case_of(Random(f"{SEED} {part} {i}"), values=EACH, good=i % 2 == 0, empty=False) for i in range(2 * AT_ONCE)],
     )
 
 

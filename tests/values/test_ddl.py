@@ -101,7 +101,7 @@ def test_texts_are_read_or_refused_as_spark_does(spark) -> None:
 
 
 @pytest.mark.soak
-def test_so_are_thousands_of_random_ones(spark) -> None:
+def test_thousands_of_random_types_are_read_as_spark_reads_them(spark) -> None:
     assert compare(spark, random_texts(2, 6000)) > 2000
 
 

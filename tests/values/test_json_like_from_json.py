@@ -127,7 +127,7 @@ def test_rows_and_what_is_malformed_are_those_of_from_json(spark, zone) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("zone", ["America/New_York", "UTC", "Asia/Kolkata", "+03:30"], indirect=True)
-def test_so_are_those_of_thousands_of_random_schemas_and_documents(spark, zone) -> None:
+def test_thousands_of_random_documents_are_read_as_from_json_does(spark, zone) -> None:
     for round_ in range(10):
         compare(spark, random_cases(hash(zone) % 1000 + round_, 15, 400), zone)
 
