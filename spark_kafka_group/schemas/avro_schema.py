@@ -162,7 +162,12 @@ def parse(text: str) -> AvroSchema:
     except (ValueError, RecursionError) as error:
         raise AvroSchemaError(f"the Avro schema is no JSON: {shortened(str(error))}") from None
     parser = _SchemaParser()
-    root = parser.node(given, None, 0)
+    try:
+        root = parser.node(given, None, 0)
+    except RecursionError:  # by repr() of what is no type
+        raise AvroSchemaError(
+            f"the Avro schema has values too deep where a type belongs: {shortened(text)!r}"
+        ) from None
     unknown = sorted(parser.referred - parser.named.keys())
     if unknown:
         raise AvroSchemaError(f"the Avro schema has no type {shortened(unknown[0])}, which it names")
@@ -369,7 +374,7 @@ def with_references(text: str, others: Sequence[str]) -> str:
     missing: dict[str, dict[str, Any]] = {}
     try:
         whole, parts = json.loads(text), [json.loads(other) for other in others]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AvroSchemaError(f"the Avro schema, or a schema that it refers to, is no JSON: {error}") from None
     for part in parts:
         if isinstance(part, dict) and isinstance(part.get("name"), str):

@@ -354,3 +354,37 @@ def test_many_keys_that_come_again_take_no_quadratic_time(twin):
     array.validate(full=True)
     assert malformed == []
     assert array.to_pylist() == [[(f"{i:04}", 2000 + i) for i in range(1000)], []]
+
+
+def left_out(*named):
+    """A value's schema with an array of the first of records that name each other, and the same without it."""
+    fields = [(f"f{i}", one) for i, one in enumerate(named)]
+    return record(("l", {"type": "array", "items": "N0"}), *fields, ("x", "int")), record(("x", "int"))
+
+
+def test_empty_records_that_have_each_other_twice_take_no_exponential_time(twin):
+    doubling = [record(("a", f"N{i + 1}"), ("b", f"N{i + 1}"), name=f"N{i}") for i in range(60)]
+    made = decoder(twin, *left_out(*doubling, record(name="N60")))
+    array, malformed = made.decode(pa.array([varint(0) + INT, varint(5) + varint(0) + INT], pa.binary()), [1, 1])
+    assert (array.to_pylist(), malformed) == ([{"x": 7}, {"x": 7}], [])
+
+
+def test_a_record_that_is_left_out_may_need_thousands_of_others(twin):
+    chain = [record(("a", f"N{i + 1}"), name=f"N{i}") for i in range(2000)]
+    made = decoder(twin, *left_out(record(("a", ["null", "N1"]), name="N0"), *chain[1:], record(name="N2000")))
+    array, malformed = made.decode(pa.array([varint(0) * 2 + INT], pa.binary()), [1])
+    assert (array.to_pylist(), malformed) == ([{"x": 7}], [])
+
+
+def test_symbols_of_a_large_enum_take_no_quadratic_time(twin):
+    schema = enum(*(f"s{i}" for i in range(50_000)))
+    array, malformed = decoder(twin, schema, schema).decode(pa.array([varint(49_999)], pa.binary()), [1])
+    assert (array.to_pylist(), malformed) == (["s49999"], [])
+
+
+def test_a_default_that_fills_gigabytes_is_refused(twin):
+    large = fixed(2**31 - 1)
+    for kind, default in ((large, ""), ({"type": "array", "items": [large]}, [""])):
+        made = decoder(twin, record(("x", "int")), record(("x", "int"), ("y", kind, default)))
+        _, [found] = made.decode(pa.array([INT], pa.binary()), [1])
+        assert "the default of the reader schema's field y does not fit its type" in found.reason

@@ -7,7 +7,15 @@ import json
 import pytest
 
 from spark_kafka_group.schemas.arrow_types import arrow_type
-from spark_kafka_group.schemas.avro_schema import AvroSchemaError, Enum, Fixed, NamedReference, RecordType, parse
+from spark_kafka_group.schemas.avro_schema import (
+    AvroSchemaError,
+    Enum,
+    Fixed,
+    NamedReference,
+    RecordType,
+    parse,
+    with_references,
+)
 from spark_kafka_group.schemas.avro_types import spark_type
 
 
@@ -179,3 +187,14 @@ def test_types_inside_each_other_are_bounded():
     chain = [record("int", name="T0"), *(record(f"T{i}", name=f"T{i + 1}") for i in range(200))]
     with pytest.raises(AvroSchemaError, match="more than 100 types inside each other"):
         of(record(*chain, name="All"))
+
+
+def test_a_schema_with_references_that_is_too_deep_is_no_json():
+    with pytest.raises(AvroSchemaError, match="no JSON"):
+        with_references("[" * 100_000, ['"int"'])
+
+
+@pytest.mark.parametrize("deep", range(400, 1000, 25))
+def test_what_is_deep_where_a_type_belongs_is_refused(deep):
+    with pytest.raises(AvroSchemaError):
+        parse('{"type": "array", "items": ' * 60 + '{"type": ' + "[" * deep + "]" * deep + "}" * 61)

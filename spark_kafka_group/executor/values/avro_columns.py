@@ -40,23 +40,28 @@ class Column:
 def columns_of(spark: DataType) -> tuple[Column, ...]:
     """The columns of a value of Spark's type `spark`; the first is the value's."""
     columns: list[Column | None] = []
-    _add(columns, spark, "")
+    _add(columns, spark, arrow_type(spark), "")
     return tuple(column for column in columns if column is not None)
 
 
-def _add(columns: list[Column | None], spark: DataType, name: str) -> int:
-    index, kind = len(columns), arrow_type(spark)
+def _add(columns: list[Column | None], spark: DataType, kind: pa.DataType, name: str) -> int:
+    index = len(columns)
     columns.append(None)
     inside: tuple[int, ...] = ()
     if isinstance(spark, StructType):
-        children = tuple(_add(columns, field.dataType, f"{name}.{field.name}".lstrip(".")) for field in spark.fields)
+        children = tuple(
+            _add(columns, field.dataType, kind.field(i).type, f"{name}.{field.name}".lstrip("."))
+            for i, field in enumerate(spark.fields)
+        )
         inside = tuple(found for child in children for found in (child, *_at(columns, child).inside))
         columns[index] = Column(ColumnKind.STRUCT, kind, name, children=children, inside=inside)
     elif isinstance(spark, ArrayType):
-        columns[index] = Column(ColumnKind.LIST, kind, name, 4, (_add(columns, spark.elementType, name),))
+        items = _add(columns, spark.elementType, kind.value_type, name)
+        columns[index] = Column(ColumnKind.LIST, kind, name, 4, (items,))
     elif isinstance(spark, MapType):
-        children = (_add(columns, spark.keyType, name), _add(columns, spark.valueType, name))
-        columns[index] = Column(ColumnKind.MAP, kind, name, 4, children)
+        keys = _add(columns, spark.keyType, kind.key_type, name)
+        values = _add(columns, spark.valueType, kind.item_type, name)
+        columns[index] = Column(ColumnKind.MAP, kind, name, 4, (keys, values))
     else:
         columns[index] = _simple(kind, name, spark)
     return index

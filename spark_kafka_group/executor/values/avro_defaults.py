@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
+from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES
 from spark_kafka_group.schemas.avro_schema import (
     NO_DEFAULT,
     Array,
@@ -56,6 +57,7 @@ def zigzag(number: int) -> bytes:
 
 def _encode(schema: AvroSchema, node: Node, value: Any, data: bytearray) -> None:
     kind = schema.definition(node)
+    _check(len(data) <= LARGEST_BYTES, node, value)
     if isinstance(kind, Union):
         _encode_branch(schema, kind, value, data)
     elif isinstance(kind, RecordType):
@@ -82,6 +84,7 @@ def _encode(schema: AvroSchema, node: Node, value: Any, data: bytearray) -> None
         data += zigzag(kind.symbols.index(value))
     elif isinstance(kind, Fixed):
         _check(isinstance(value, str), node, value)
+        _check(kind.size <= LARGEST_BYTES, node, value)
         # as Java's Avro does: what is too short or too long is cut or filled
         data += value.encode("latin-1")[: kind.size].ljust(kind.size, b"\0")
     else:

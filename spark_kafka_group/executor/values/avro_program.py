@@ -79,6 +79,7 @@ class _Maker:
     def __init__(self, resolution: SchemaResolution, columns: tuple[Column, ...]) -> None:
         self._resolution = resolution
         self._writer, self._reader = resolution.writer, resolution.reader
+        self._empty, self._empty_in_reader = _empty_records(self._writer), _empty_records(self._reader)
         self._columns = columns
         self._steps: list[Instruction] = []
         self._fields: list[str] = []
@@ -134,7 +135,9 @@ class _Maker:
         elif isinstance(w, Map) and isinstance(r, Map):
             self._map(w, r, c)
         elif isinstance(w, Enum) and isinstance(r, Enum):
-            self._symbols.append(tuple(_symbol(symbol, r) for symbol in w.symbols))
+            known = {symbol: symbol.encode() for symbol in r.symbols}
+            other = None if r.default is None else r.default.encode()
+            self._symbols.append(tuple(known.get(symbol, other) for symbol in w.symbols))
             self._step(Do.ENUM, c, len(self._symbols) - 1)
         else:
             self._simple(w, r, c)
@@ -215,10 +218,11 @@ class _Maker:
             return
         self._constants.append(encoded(self._reader, field))
         self._step(Do.DEFAULT, c, len(self._constants) - 1)
-        resolution, writer = self._resolution, self._writer
+        outer = self._resolution, self._writer, self._empty
         self._resolution, self._writer = SchemaResolution(self._reader, self._reader), self._reader
+        self._empty = self._empty_in_reader
         self._read(field.schema, field.schema, c)
-        self._resolution, self._writer = resolution, writer
+        self._resolution, self._writer, self._empty = outer
         self._step(Do.DEFAULT_END)
 
     def _may_be_null(self, reader: Node) -> bool:
@@ -266,7 +270,8 @@ class _Maker:
     def _skip(self, writer: Node) -> None:
         w = self._writer.definition(writer)
         if isinstance(w, RecordType):
-            self._called.setdefault(w.name, []).append(self._step(Do.CALL))
+            if w.name not in self._empty:  # so each call reads a byte in the end
+                self._called.setdefault(w.name, []).append(self._step(Do.CALL))
         elif isinstance(w, Array):
             self._loop(Do.SKIP_LIST, Do.SKIP_NEXT, -1, w.items, lambda: self._skip(w.items))
         elif isinstance(w, Map):
@@ -298,15 +303,33 @@ class _Maker:
             for call in calls:
                 self._set(call, done[name])
 
-    def _has_no_bytes(self, node: Node, inside: frozenset[str] = frozenset()) -> bool:
+    def _has_no_bytes(self, node: Node) -> bool:
         """Whether no value of a writer's type has a byte."""
         w = self._writer.definition(node)
-        if isinstance(w, RecordType):
-            inner = inside | {w.name}
-            return w.name not in inside and all(self._has_no_bytes(field.schema, inner) for field in w.fields)
-        return w.size == 0 if isinstance(w, Fixed) else kind(w) == "null"
+        return w.name in self._empty if isinstance(w, RecordType) else _is_nothing(w)
 
 
-def _symbol(symbol: str, reader: Enum) -> bytes | None:
-    found = symbol if symbol in reader.symbols else reader.default
-    return None if found is None else found.encode()
+def _is_nothing(found: Type) -> bool:
+    return found.size == 0 if isinstance(found, Fixed) else kind(found) == "null"
+
+
+def _empty_records(schema: AvroSchema) -> set[str]:
+    """Names of the records no value of which has a byte, in one pass: types may name each other without end."""
+    users: dict[str, list[str]] = {}
+    left: dict[str, int] = {}
+    for record in schema.named.values():
+        if isinstance(record, RecordType):
+            types = [schema.definition(field.schema) for field in record.fields]
+            left[record.name] = len(types) - sum(map(_is_nothing, types))
+            for inner in types:
+                if isinstance(inner, RecordType):
+                    users.setdefault(inner.name, []).append(record.name)
+    found = [name for name, count in left.items() if not count]
+    empty = set(found)
+    while found:
+        for user in users.get(found.pop(), ()):
+            left[user] -= 1
+            if not left[user]:
+                empty.add(user)
+                found.append(user)
+    return empty
