@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -181,13 +182,14 @@ class Registry:
         patience = patience or self._briefly
         began, attempts, warned = self._clock(), 0, False
         pause_s = self._registry.retries_wait_ms / 1000
+        limit_s = inf if patience.limit_ms is None else patience.limit_ms / 1000
         while True:
             try:
-                answer = self._requests.ask(path, content)
+                answer = self._requests.ask(path, content, limit_s - (self._clock() - began))
             except RegistryTimeoutError as error:
                 attempts += 1
                 away_s = self._clock() - began
-                left_s = float("inf") if patience.limit_ms is None else patience.limit_ms / 1000 - away_s
+                left_s = limit_s - away_s
                 if left_s <= 0 or attempts == patience.attempts:
                     raise RegistryTimeoutError(
                         f"no schema registry has answered, in {attempts} attempts and {away_s:.0f} s: {error}"

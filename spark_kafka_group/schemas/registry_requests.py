@@ -7,6 +7,7 @@ import http.client
 import json
 import ssl
 import urllib.error
+from math import inf
 from typing import Any
 
 from spark_kafka_group.errors import BrokerError, OptionError, RegistryError, RegistryTimeoutError, UnknownSchemaError
@@ -20,6 +21,7 @@ from spark_kafka_group.options.schema_registry import (
 )
 from spark_kafka_group.options.security import Secret
 from spark_kafka_group.text.foreign_text import excerpt, parsed, printable
+from spark_kafka_group.wire.broker_connection import Deadline
 from spark_kafka_group.wire.http_request import TooLargeError, Way, body, send
 
 LARGEST = 16 << 20  # bytes of an answer; a registry keeps a schema in one record, which usually has 1 MB at most
@@ -30,6 +32,7 @@ BUSY = {408, 425, 429}  # with those from 500 on, refusals that pass
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # a server that goes away causes them too
 WRONG_NAME = {62, 64}  # OpenSSL's codes of a certificate for another host, or another address
 LONGEST_SHOWN = 300
+LEAST_MS = 1000  # that a request has, also where a task has no time left
 
 
 class _AwayError(Exception):
@@ -43,14 +46,17 @@ class RegistryRequests:
         self._registry = registry
         self._answered = 0
 
-    def ask(self, path: str, content: dict[str, Any] | None = None) -> Any:
+    def ask(self, path: str, content: dict[str, Any] | None = None, within_s: float = inf) -> Any:
         """The answer to a GET, or to a POST where there is `content`. Raises UnknownSchemaError when the registry does
         not have what was asked for. Raises RegistryTimeoutError when no registry answers now. Raises RegistryError when
-        it refuses, or is no schema registry: asking again does not help."""
-        count, problems = len(self._registry.url), []
+        it refuses, or is no schema registry: asking again does not help. Each has its share of `within_s`."""
+        count, deadline = len(self._registry.url), Deadline(within_s)
+        problems: list[str] = []
         for number in (*range(self._answered, count), *range(self._answered)):
+            share_ms = 1000 * deadline.left_s / (count - len(problems))
+            within_ms = int(min(max(share_ms, LEAST_MS), self._registry.http_read_timeout_ms))
             try:
-                answer = self._asked(self._registry.url[number], path, content)
+                answer = self._asked(self._registry.url[number], path, content, within_ms)
             except _AwayError as error:
                 problems.append(str(error))
             else:
@@ -58,17 +64,17 @@ class RegistryRequests:
                 return answer
         raise RegistryTimeoutError("; ".join(problems))
 
-    def _asked(self, url: Secret, path: str, content: dict[str, Any] | None) -> Any:
+    def _asked(self, url: Secret, path: str, content: dict[str, Any] | None, within_ms: int) -> Any:
         asked = f"{'GET' if content is None else 'POST'} {path}"
         who = f"schema registry {shown(url)}"
         data = None if content is None else json.dumps(content).encode()
         try:
-            found = send(f"{shown(url)}{path}", self._way(url), HEADERS | self._login(url), data)
+            found = send(f"{shown(url)}{path}", self._way(url, within_ms), HEADERS | self._login(url), data)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(who, url, asked, error) from None
         except OSError as error:
-            raise self._unreached(who, error) from None
+            raise self._unreached(who, error, within_ms) from None
         except http.client.IncompleteRead:
             raise _AwayError(f"{who}: its answer ended too early") from None
         except http.client.HTTPException as error:
@@ -77,7 +83,7 @@ class RegistryRequests:
             raise _no_registry(who, asked, f"with more than {LARGEST} bytes") from None
         return _json(who, asked, found)
 
-    def _way(self, url: Secret) -> Way:
+    def _way(self, url: Secret, within_ms: int) -> Way:
         registry, context = self._registry, None
         if url.text.startswith("https:"):
             from spark_kafka_group.options.security.tls import client_context
@@ -88,9 +94,7 @@ class RegistryRequests:
             except OptionError as error:
                 raise OptionError(registrys(str(error))) from None
         proxy = registry.proxy_host and f"http://{registry.proxy_host}:{registry.proxy_port}"
-        return Way(
-            registry.http_read_timeout_ms / 1000, registry.http_connect_timeout_ms / 1000, context, proxy, LARGEST
-        )
+        return Way(within_ms / 1000, registry.http_connect_timeout_ms / 1000, context, proxy, LARGEST)
 
     def _login(self, url: Secret) -> dict[str, str]:
         """Headers that show who asks."""
@@ -157,7 +161,7 @@ class RegistryRequests:
             f"schema.registry.bearer.auth.token or {ISSUER}"
         )
 
-    def _unreached(self, who: str, error: OSError) -> Exception:
+    def _unreached(self, who: str, error: OSError, within_ms: int) -> Exception:
         """Why there is no answer; errors of TLS that stay until something is changed are final."""
         why = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(why, ssl.SSLCertVerificationError):
@@ -184,7 +188,7 @@ class RegistryRequests:
                 f"schema.registry.ssl.keystore.location"
             )
         if isinstance(why, TimeoutError):
-            return _AwayError(f"{who} has not answered within {self._registry.http_read_timeout_ms} ms")
+            return _AwayError(f"{who} has not answered within {within_ms} ms")
         said = getattr(why, "strerror", None) or why
         return _AwayError(f"{who} cannot be reached: {said}: check schema.registry.url, and whether it runs")
 

@@ -104,6 +104,7 @@ def _read(given: str, option: str) -> str:
 
 def _latest(options: Options, name: str) -> tuple[str, str]:
     """The schema of the column's subject: of the given one, or of those of the topics, which have to be the same."""
+    from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
     from spark_kafka_group.schemas.registry import AVRO as KIND
     from spark_kafka_group.schemas.registry import of_kind, registry_for
 
@@ -120,7 +121,11 @@ def _latest(options: Options, name: str) -> tuple[str, str]:
             )
         except UnknownSchemaError as error:
             raise OptionError(f"{str(error).rstrip('.')}: give {name}Subject, or register a schema for it") from error
-        found[each] = registry.whole_text(schema)
+        try:
+            found[each] = registry.whole_text(schema)
+            parse(found[each])
+        except AvroSchemaError as error:
+            raise OptionError(f"subject {each}: {error}") from error
     (first, text), *others = found.items()
     for other, its in others:
         if json.loads(its) != json.loads(text):

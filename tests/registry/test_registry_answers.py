@@ -7,10 +7,11 @@ import pytest
 from support import a_full_queue
 from support.http_answers import endpoint
 
-from spark_kafka_group.errors import GroupKafkaError, RegistryError, RegistryTimeoutError
+from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group.errors import GroupKafkaError, OptionError, RegistryError, RegistryTimeoutError
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
 from spark_kafka_group.schemas import registry_requests
-from spark_kafka_group.schemas.registry import Registry
+from spark_kafka_group.schemas.registry import Registry, RegistryPatience
 
 OK = "HTTP/1.1 200 OK\r\n"
 HUSH = "hush-7f3a"
@@ -103,6 +104,17 @@ def test_an_answer_that_comes_slowly_has_one_deadline(slowly):
     assert time.monotonic() - began < 30
 
 
+def test_a_registry_that_hangs_leaves_the_next_its_share_of_the_task_s_time():
+    with endpoint("", b" ") as (hangs, _), endpoint(schema()) as (works, _):
+        both = asking(f"http://127.0.0.1:{hangs},http://127.0.0.1:{works}")
+        assert both.schemas([1], RegistryPatience(limit_ms=3000)).keys() == {1}
+        alone = asking(f"http://127.0.0.1:{hangs}")
+        began = time.monotonic()
+        with pytest.raises(RegistryTimeoutError, match="in 1 attempts and 1 s: .* has not answered within 1000 ms"):
+            alone.schemas([1], RegistryPatience(limit_ms=300))
+        assert time.monotonic() - began < 10
+
+
 def test_a_server_that_takes_no_connection_has_a_deadline_of_its_own():
     with a_full_queue() as address, pytest.raises(RegistryTimeoutError, match="has not answered within"):
         asking(f"http://{address}", http_connect_timeout_ms=200).latest("orders")
@@ -119,6 +131,14 @@ def test_references_in_a_circle_are_refused(reference, why):
             RegistryError, match=f"version 1 of subject {reference['subject']} {why}, by its references"
         ):
             schemas.referenced(schemas.latest("a"))
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 9000])
+def test_schemas_of_several_topics_that_are_no_json_are_said_in_a_sentence(text):
+    with endpoint(schema(schema=text)) as (port, _):
+        given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "a,b", "valueFormat": "avro"}
+        with pytest.raises(OptionError, match="subject a-value: the Avro schema is no JSON"):
+            GroupKafkaDataSource(given | {"schema.registry.url": f"http://127.0.0.1:{port}"}).schema()
 
 
 def test_every_error_is_of_the_package():
