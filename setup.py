@@ -17,7 +17,7 @@ from setuptools.errors import BaseError, CCompilerError, CompileError
 
 DECODE, ENCODE = "spark_kafka_group/executor/decode", "spark_kafka_group/executor/encode"
 VALUES = "spark_kafka_group/executor/values"
-CURSOR = "spark_kafka_group/executor/cursor.pxi"
+INCLUDED = ["spark_kafka_group/executor/cursor.pxi", "spark_kafka_group/executor/utf8.pxi"]
 OLDEST, OLDEST_TAG = "0x030B0000", "cp311"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WAYS_OUT = (
@@ -47,7 +47,7 @@ def extensions() -> list[Extension]:
         Extension(
             f"{folder}/{name}".replace("/", "."),
             [f"{folder}/{name}.pyx"],
-            depends=[f"{DECODE}/crc32c.h", CURSOR],
+            depends=[f"{DECODE}/crc32c.h", *INCLUDED],
             include_dirs=[DECODE],
             extra_compile_args=flags,
             define_macros=[("Py_LIMITED_API", OLDEST)] if STABLE else [],
@@ -58,6 +58,7 @@ def extensions() -> list[Extension]:
             (ENCODE, "_encode_c"),
             (VALUES, "_avro_c"),
             (VALUES, "_json_c"),
+            (VALUES, "_write_c"),
         )
     ]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_group.options.option import Section, choice, integer, option, text
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 BINARY, STRING, JSON, AVRO = "binary", "string", "json", "avro"
 CONFLUENT, CONFLUENT_HEADER, NONE = "confluent", "confluent-header", "none"
@@ -40,7 +43,7 @@ class TypedValues(Section):
     value_schema: str | None = option(
         "valueSchema", text,
         "The schema of the column: for `json` Spark's DDL, `id BIGINT, name STRING`, or a StructType's JSON; for "
-        "`avro` an Avro schema. `file:PATH` is a file on the driver.",
+        "`avro` an Avro schema. `file:PATH` is a file on the driver. Of a write: see [Writing](values.md#writing).",
         shown="`avro`: the latest schema of the subject",
     )  # fmt: skip
     key_schema: str | None = option("keySchema", text, "As `valueSchema`, for `key`.", shown="as of `valueSchema`")
@@ -71,7 +74,8 @@ class TypedValues(Section):
     )  # fmt: skip
     time_zone: str | None = option(
         "timeZone", text,
-        "The zone of times in JSON that name none, as from_json's option: `Europe/Berlin` or `+01:00`.",
+        "The zone of times in JSON that name none, and of times that are written, as the option of from_json and "
+        "to_json: `Europe/Berlin` or `+01:00`.",
         shown="the driver's own, as Spark's is by default",
     )  # fmt: skip
 
@@ -111,3 +115,37 @@ class TypedColumn:
     wanted: tuple[str, ...] | None
     time_zone: str = "UTC"
     nullable: bool = True
+
+
+@dataclass(frozen=True)
+class SchemaToWrite:
+    """The schema that values are written with, and how a registry knows it; it travels to the tasks.
+
+    `text`: of an Avro schema; empty for JSON.
+    `id`, `guid`: None where there is no registry, or it does not say it.
+    `source`: what has it, for errors.
+    """
+
+    text: str
+    source: str
+    id: int | None = None
+    guid: str | None = None
+
+
+@dataclass(frozen=True)
+class WrittenColumn:
+    """How a column of the sink is encoded: a value that travels to the tasks.
+
+    `name`: ``key`` or ``value``.
+    `type`: the column's.
+    `given`: the text of the schema, by an option or of the column's type; empty where the registry has it.
+    `schema`: None where tasks ask the registry.
+    """
+
+    name: str
+    format: str
+    framing: str
+    type: DataType
+    time_zone: str
+    given: str = ""
+    schema: SchemaToWrite | None = None

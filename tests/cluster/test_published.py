@@ -33,7 +33,7 @@ def modules(names):
 
 def test_the_sdist_has_the_sources_of_decoder_and_encoder_and_not_their_generated_c(in_sdist):
     assert {f"{DECODE}/_decode_c.pyx", f"{DECODE}/_decode_c.pyi", f"{DECODE}/crc32c.h"} <= in_sdist
-    assert "spark_kafka_group/executor/cursor.pxi" in in_sdist
+    assert {f"spark_kafka_group/executor/{name}.pxi" for name in ("cursor", "utf8")} <= in_sdist
     assert {f"{ENCODE}/_encode_c.pyx", f"{ENCODE}/_encode_c.pyi"} <= in_sdist
     assert {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"} <= in_sdist
     assert not [name for name in in_sdist if name.endswith((".c", ".so", ".pyc")) or name.startswith("tests")]

@@ -27,11 +27,13 @@ SOURCES = [
     EXECUTOR / name
     for name in (
         "cursor.pxi",
+        "utf8.pxi",
         "decode/_decode_c.pyx",
         "decode/crc32c.h",
         "encode/_encode_c.pyx",
         "values/_avro_c.pyx",
         "values/_json_c.pyx",
+        "values/_write_c.pyx",
     )
 ]
 SANITIZED = "-g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.executor.values.framing import VALUE_HEADER, header_ids
+from spark_kafka_group.executor.values.framing import VALUE_HEADER, header_ids, header_of, with_header
 from spark_kafka_group.values.schema import COLUMNS
 
 HEADERS = COLUMNS["headers"][1]
@@ -65,3 +65,23 @@ def test_any_bytes_give_an_id_or_a_reason_for_each_row(rows):
     ids, reasons = header_ids(column(*rows), VALUE_HEADER)
     assert len(ids) == len(rows)
     assert {row for row, found in enumerate(ids) if found is None} == reasons.keys()
+
+
+def test_a_header_that_is_written_is_read_back():
+    rows = pa.array([True, False, True])
+    for one in (7, str(GUID)):
+        value = header_of(one, None) if isinstance(one, int) else header_of(7, one)
+        for headers in (None, column([b"old", ("a", b"b")], None, None), pa.nulls(3)):
+            made = with_header(headers, VALUE_HEADER, value, rows)
+            made.validate(full=True)
+            assert header_ids(made, VALUE_HEADER)[0] == [one, None, one]
+    assert made.to_pylist()[1] == []
+
+
+def test_a_written_header_is_behind_the_others_and_in_place_of_older_ones():
+    given = column(None, [("x", b"1"), b"old", ("y", None), b"older"], [(None, b"2")], []).slice(1)
+    found = with_header(given, VALUE_HEADER, SEVEN, pa.array([True, False, True]))
+    mine = {"key": VALUE_HEADER, "value": SEVEN}
+    assert found.to_pylist() == [
+        [{"key": "x", "value": b"1"}, {"key": "y", "value": None}, mine], [{"key": None, "value": b"2"}], [mine],
+    ]  # fmt: skip

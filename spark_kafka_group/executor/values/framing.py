@@ -1,4 +1,4 @@
-"""Which schema a value was written with, where a header of its record says it: ``confluent-header``.
+"""Which schema a value is written with, where a header of its record says it: ``confluent-header``.
 
 Confluent's serializers with ``HeaderSchemaIdSerializer`` write a byte and what follows it: 0 and an id of 4 bytes, or 1
 and a GUID of 16 bytes.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from spark_kafka_group.values.schema import COLUMNS
 
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 OF_ID, OF_GUID = 0, 1
@@ -35,6 +38,31 @@ def header_ids(headers: pa.Array, name: str) -> tuple[list[int | str | None], di
     unread = f"its header {name} is neither byte 0 and an id nor byte 1 and a GUID"
     reasons = dict.fromkeys((row for row, one in enumerate(ids) if one is None), f"its record has no header {name}")
     return ids, reasons | {row: unread for row in rows if row in reasons}
+
+
+def header_of(schema_id: int | None, guid: str | None) -> bytes:
+    """The header's value for a schema: its GUID, or its id where a registry does not say the GUID."""
+    if guid is not None:
+        return bytes([OF_GUID]) + uuid.UUID(guid).bytes
+    return bytes([OF_ID]) + (schema_id or 0).to_bytes(4)
+
+
+def with_header(headers: pa.Array | None, name: str, value: bytes, rows: pa.Array) -> pa.Array:
+    """Headers that end with this one where `rows` is true, and have no other with its name."""
+    kind = COLUMNS["headers"][1]
+    headers = pa.nulls(len(rows), kind) if headers is None else headers.cast(kind)
+    items, of_rows = headers.flatten(), pc.list_parent_indices(headers)
+    others = pc.fill_null(pc.not_equal(items.field(0), name), True)
+    items, of_rows = items.filter(others), of_rows.filter(others)
+    more = rows.to_numpy(zero_copy_only=False)
+    ends = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(np.bincount(of_rows.to_numpy(), minlength=len(rows)) + more, out=ends[1:])
+    places = np.full(ends[-1], len(items))
+    is_old = np.ones(len(places), bool)
+    is_old[ends[1:][more] - 1] = False
+    places[is_old] = np.arange(len(items))
+    added = pa.array([{"key": name, "value": value}], kind.value_type)
+    return pa.ListArray.from_arrays(ends, pa.concat_arrays([items, added]).take(pa.array(places)), type=kind)
 
 
 def _meaning(value: bytes | None) -> int | str | None:

@@ -84,17 +84,24 @@ def _neighbour(value: float, up: bool) -> float | None:
 
 def double_as_text(value: float) -> str:
     """Java's ``Double.toString``, of Java 19 and newer: as few digits as tell the value, and two at least."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return text_of_digits(value, "0")
+    shortest = Decimal(repr(value)).normalize()
+    return text_of_digits(value, str(abs(shortest)) if len(shortest.as_tuple().digits) > 1 else f"{abs(value):.1e}")
+
+
+def text_of_digits(value: float, digits: str) -> str:
+    """Java's text of a number that has these digits, or is not finite."""
     if value != value:
         return "NaN"
+    minus = "-" if str(value)[0] == "-" else ""
     if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    shortest = Decimal(repr(value)).normalize()
-    sign, digits, exponent = (shortest if len(shortest.as_tuple().digits) > 1 else Decimal(f"{value:.1e}")).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0")
+        return f"{minus}Infinity"
+    _, figures, exponent = Decimal(digits).as_tuple()
+    text = "".join(map(str, figures)).strip("0")
     assert isinstance(exponent, int)
-    point = exponent + len(digits) if text else 1
+    point = exponent + len(figures) if text else 1
     text = text or "0"
-    minus = "-" if sign else ""
     if text == "0" or 1e-3 <= abs(value) < 1e7:
         if point <= 0:
             return f"{minus}0.{'0' * -point}{text}"
