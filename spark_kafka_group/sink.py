@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.options.typed_values import BINARY
 from spark_kafka_group.spark.spark_processes import (
     SentToTasks,
     ends_micro_batches,
@@ -77,11 +78,11 @@ def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> G
 
     Raises
     ------
-    OptionError, BrokerError
+    OptionError, RegistryError, BrokerError
     """
     if overwrite:
         raise OptionError(NO_OVERWRITE)
-    columns = SinkColumns.from_fields(schema.fields, options)
+    columns = _columns(schema, options, in_stream=False)
     with no_collection():
         from spark_kafka_group.wire import writable_topics
     writable_topics.check(options)
@@ -97,14 +98,24 @@ def stream_writer(options: SinkOptions, schema: StructType) -> GroupKafkaStreamW
     ------
     OptionError
     """
-    columns = SinkColumns.from_fields(schema.fields, options)
     if ends_micro_batches():
-        return GroupKafkaStreamWriter(options, columns)
+        return GroupKafkaStreamWriter(options, SinkColumns.from_fields(schema.fields, options))
+    columns = _columns(schema, options, in_stream=True)
     with no_collection():
         from spark_kafka_group.driver import process
         from spark_kafka_group.transactions import checkpoint_log
     checkpoint_log.check(options.transacting.transactional_id, options.checkpoint, process.shared_directory())
     return GroupKafkaStreamWriter(options, columns, _planned(options))
+
+
+def _columns(schema: StructType, options: SinkOptions, in_stream: bool) -> SinkColumns:
+    """The columns that are written, with their schemas where they have formats."""
+    columns = SinkColumns.from_fields(schema.fields, options)
+    if {options.values.key_format, options.values.value_format} == {BINARY}:
+        return columns
+    with no_collection():
+        from spark_kafka_group.executor.writing.row_schemas import with_schemas
+    return with_schemas(columns, schema.fields, options, in_stream)
 
 
 def _planned(options: SinkOptions) -> PlannedTransactions | None:

@@ -9,8 +9,10 @@ from typing import Any
 from spark_kafka_group.options import parsing
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.option import Section, boolean, choice, integer, option
+from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting
+from spark_kafka_group.options.typed_values import TypedValues
 from spark_kafka_group.values.offsets import INT64_MAX
 
 MOST_IN_FLIGHT = 5  # the most record batches of a partition that brokers recognise when they are sent again
@@ -127,14 +129,22 @@ class Writing(Section):
         "`c` is compiled. `python` writes the same records slowly. `auto` takes `c` if it was built.",
         default="auto",
     )  # fmt: skip
+    auto_register: bool = option(
+        "schema.registry.auto.register", boolean,
+        "Whether the schema that values are written with is registered under its subject: `valueSchema`, or for `avro` "
+        "the schema that `to_avro` makes of the column. Else the subject must have it.",
+        default=False,
+    )  # fmt: skip
 
 
 SINK_SECTIONS: dict[str, type[Section]] = {
-    "writing": Writing, "producing": Producing, "transacting": Transacting, "connection": Connection,
-    "security": Security,
+    "writing": Writing, "producing": Producing, "transacting": Transacting, "values": TypedValues,
+    "registry": SchemaRegistry, "connection": Connection, "security": Security,
 }  # fmt: skip
-OF_READING_ONLY = frozenset({"maxBrokerOutage", "kafka.default.api.timeout.ms", "partition.metadata.cache.ttl.ms"})
-"""Options of connections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""
+OF_READING_ONLY = frozenset({
+    "maxBrokerOutage", "kafka.default.api.timeout.ms", "partition.metadata.cache.ttl.ms", "onMalformedValue",
+})  # fmt: skip
+"""Options of shared sections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""
 
 
 def _declared() -> dict[str, tuple[str, dataclasses.Field[Any]]]:

@@ -21,9 +21,11 @@ from spark_kafka_group.options.producing import (
     Producing,
     Writing,
 )
+from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.options.typed_values import AVRO, BINARY, JSON, NONE, STRING, TypedValues
 
 LATE_PROGRESS = "asyncProgressTrackingEnabled"
 CHECKPOINT = "checkpointlocation"
@@ -43,13 +45,15 @@ class SinkOptions:
     transacting: Transacting
     connection: Connection
     security: Security
+    values: TypedValues = TypedValues()
+    registry: SchemaRegistry = SchemaRegistry()
     checkpoint: str | None = None
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> SinkOptions:
         """Check `raw`, as given to ``option()``, and turn it into typed values. Spark's own keys are left out. Raises
         OptionError on the first option that is unknown, refused, malformed, missing, or contradicts another one."""
-        from spark_kafka_group.options.checks import check_security
+        from spark_kafka_group.options.checks import check_registry, check_security
 
         of_ours = {name: value for name, value in raw.items() if name.lower() not in SPARKS_OWN}
         given = values(of_ours, SINK_DECLARED, SINK_SECTIONS, _unknown)
@@ -64,6 +68,8 @@ class SinkOptions:
             if problem:
                 raise OptionError(problem)
         check_security(options.security)
+        if options.registry.given():
+            check_registry(options.registry)
         if options.is_exactly_once and _has_late_progress(raw):
             # Spark would repeat several batches after a crash, and only the last decision is kept.
             raise OptionError(
@@ -187,6 +193,48 @@ def _guarantee_can_be_given(options: SinkOptions) -> str | None:
     return None
 
 
+def _values_can_be_encoded(options: SinkOptions) -> str | None:
+    values, register = options.values, options.writing.auto_register
+    formats = {values.key_format, values.value_format}
+    for column in ("key", "value"):
+        problem = _problem_of_column(options, column)
+        if problem is not None:
+            return problem
+    if options.registry.url and not formats & {AVRO, JSON}:
+        return "schema.registry.url needs valueFormat or keyFormat, avro or json"
+    if register and not options.registry.url:
+        return "schema.registry.auto.register needs schema.registry.url"
+    if values.time_zone is not None and JSON not in formats:
+        return "timeZone needs valueFormat or keyFormat, json"
+    return None
+
+
+def _problem_of_column(options: SinkOptions, column: str) -> str | None:
+    kind, schema, framing, subject, version = options.values.of_column(column)
+    given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version}
+    first = next((f"{column}{what}" for what, value in given.items() if value is not None), None)
+    if kind in (BINARY, STRING):
+        return f"{first} needs {column}Format, avro or json" if first else None
+    if not options.registry.url:
+        if kind == AVRO and schema is None:
+            return f"{column}Format=avro needs schema.registry.url, or {column}Schema"
+        if kind == JSON and schema is not None:
+            return f"{column}Schema has no meaning where JSON is written without schema.registry.url: leave it out"
+        if subject or version or framing not in (None, NONE):
+            named = f"{column}Subject" if subject else f"{column}SchemaVersion" if version else f"{column}Framing"
+            return f"{named} needs schema.registry.url"
+        return None
+    if version and (schema is not None or options.writing.auto_register):
+        other = f"{column}Schema" if schema is not None else "schema.registry.auto.register"
+        return f"{other} and {column}SchemaVersion are both given: one of them"
+    if kind == JSON and schema is None and options.writing.auto_register and framing != NONE:
+        return (
+            f"schema.registry.auto.register needs {column}Schema, a JSON Schema, as none is made of the column's type: "
+            f"give it, or {column}Framing=none"
+        )
+    return None
+
+
 CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (
     _guarantee_can_be_given,
     _decisions_are_apart_from_rows,
@@ -194,6 +242,7 @@ CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (
     _delivery_outlives_a_request,
     _a_batch_has_room,
     _requests_end_before_connections,
+    _values_can_be_encoded,
 )
 
 

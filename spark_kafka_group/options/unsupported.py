@@ -178,10 +178,7 @@ def why_among(reasons: Mapping[str, str], name: str) -> str | None:
     return None
 
 
-_NO_SERIALIZERS = (
-    "key and value are string or binary columns: turn other types into these with Spark, "
-    "as in df.selectExpr('to_json(struct(*)) as value')"
-)
+_NO_SERIALIZERS = "key and value are written as keyFormat and valueFormat say: take these"
 _ANY_RACK = "rows go to leaders in any rack, and equal shares of those without a key to each partition: leave it out"
 _EQUAL_SHARES = "partitions that have a leader get equal shares of the rows without a key: leave it out"
 
@@ -219,6 +216,7 @@ _INSTEAD_OF_READING = {
     "assign": "take topic and a column partition",
     "decoder": "take encoder",
     "kafka.default.api.timeout.ms": "take kafka.max.block.ms",
+    "onmalformedvalue": "a row that does not fit its schema is always an error",
     "maxbrokeroutage": "take kafka.delivery.timeout.ms",
     "partition.metadata.cache.ttl.ms": "take kafka.metadata.max.age.ms",
 }

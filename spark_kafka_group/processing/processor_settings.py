@@ -152,6 +152,8 @@ class TopicsWritten:
         source = Options.parse(options)
         _check_retries(source, retry_topics)
         checked = SinkOptions.parse(raw_sink_options(options, source.connection, given, outlives=True))
+        if typed := checked.values.given():
+            raise OptionError(f"write_options has {typed[0]}, and handlers return bytes: encode values in the handler")
         if checked.is_exactly_once and retry_topics and not source.fetching.committed_only:
             raise OptionError(
                 "deliveryGuarantee=exactly-once with retry_topics needs kafka.isolation.level=read_committed in "

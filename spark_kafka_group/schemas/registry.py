@@ -164,18 +164,20 @@ class Registry:
             return False
         return True
 
-    def register(self, subject: str, schema: RegisteredSchema) -> int:
+    def register(self, subject: str, schema: RegisteredSchema, patience: RegistryPatience | None = None) -> int:
         """Register a schema as a subject's next version, if it is not there; returns its id."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        number = self._ask(path, None, _content(schema))
+        number = self._ask(path, patience, _content(schema))
         if not isinstance(number, dict) or not isinstance(number.get("id"), int):
             raise self._no_schema(path)
         return int(number["id"])
 
-    def lookup(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
+    def lookup(
+        self, subject: str, schema: RegisteredSchema, patience: RegistryPatience | None = None
+    ) -> RegisteredSchema:
         """The schema as it is registered under a subject, with id and version."""
         path = f"/subjects/{quote(subject, safe='')}"
-        return self._schema(path, self._ask(path, None, _content(schema)))
+        return self._schema(path, self._ask(path, patience, _content(schema)))
 
     def _ask(self, path: str, patience: RegistryPatience | None, content: dict[str, Any] | None = None) -> Any:
         """The answer, once there is one: an outage of registries is told once, and waited for."""

@@ -65,10 +65,10 @@ def _column(options: Options, name: str) -> TypedColumn:
     if kind == STRING:
         framing = NONE
     elif given is not None:
-        schema = _read(given, where)
+        schema = text_given(given, where)
     else:
         where, schema = _latest(options, name)
-    zone = values.time_zone or _own_zone()
+    zone = values.time_zone or own_zone()
     everything = kind == JSON or values.on_malformed_value == NULL
     column = TypedColumn(name, kind, framing, schema, options.reading.fields_of(name), zone, nullable=everything)
     try:
@@ -78,7 +78,7 @@ def _column(options: Options, name: str) -> TypedColumn:
     return column
 
 
-def _own_zone() -> str:
+def own_zone() -> str:
     """The zone of this machine, as Java finds it."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if named:
@@ -89,7 +89,8 @@ def _own_zone() -> str:
         return "UTC"
 
 
-def _read(given: str, option: str) -> str:
+def text_given(given: str, option: str) -> str:
+    """A schema as an option has it, or the file that the option names. Raises OptionError."""
     if not given.startswith(FILE):
         return given
     from spark_kafka_group.values.files import read_file

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.options.typed_values import BINARY
 from spark_kafka_group.text.foreign_text import shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_kafka_group.options.typed_values import WrittenColumn
     from spark_kafka_group.values.error_headers import Headers
 
 
@@ -36,7 +38,10 @@ OF_THE_SOURCE = ("offset", "timestamp", "timestampType")
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Places of the columns in Spark's rows, and so in the Arrow batches of a task; None for one that there is not."""
+    """Places of the columns in Spark's rows, and so in the Arrow batches of a task; None for one that there is not.
+
+    `typed`: key and value, where they have to be encoded.
+    """
 
     value: int
     key: int | None = None
@@ -44,6 +49,7 @@ class SinkColumns:
     headers: int | None = None
     partition: int | None = None
     origin_partition: int | None = None
+    typed: tuple[WrittenColumn, ...] = ()
 
     @classmethod
     def from_fields(cls, fields: Sequence[Any], options: SinkOptions) -> SinkColumns:
@@ -69,7 +75,7 @@ class SinkColumns:
         if not options.writing.include_headers:
             places["headers"] = None
         for name, found in places.items():
-            if found is not None:
+            if found is not None and not (name in ("key", "value") and options.values.of_column(name).format != BINARY):
                 _check_type(name, fields[found])
         places["origin_partition"] = places.pop("originPartition")
         return cls(**places)  # type: ignore[arg-type]
@@ -107,7 +113,7 @@ def _how(name: str, given: str, kind: str) -> str:
     if name == "headers":
         return "cast it"
     if name in ("key", "value") and kind.startswith(("struct", "map", "array", "variant")):
-        return f"take to_json({given})"
+        return f"take to_json({given}), or set {name}Format to json or avro"
     return f"cast it, as in CAST({given} AS {TYPES[name][1].split()[0].upper()})"
 
 

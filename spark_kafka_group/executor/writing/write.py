@@ -101,6 +101,10 @@ def written(
 ) -> dict[TopicPartition, Written]:
     """Write rows, in a transaction if one is given; what brokers have acknowledged. Errors as of :func:`write`."""
     encoder = encode.load(options.writing.encoder)
+    if columns.typed:
+        from spark_kafka_group.executor.writing.typed_rows import encoded  # few writes have formats
+
+        batches, columns = encoded(batches, options, columns)
     with sender_for(options, encoder, transaction) as sender:
         open_batches = OpenBatches(options, columns, encoder, topics_of(sender, options), sender)
         open_batches.prepare()

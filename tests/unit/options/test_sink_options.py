@@ -221,4 +221,44 @@ def test_no_option_shows_its_value_in_the_repr():
 
 def test_every_option_is_documented():
     assert all(len(field.metadata["doc"]) > 20 for _, field in SINK_DECLARED.values())
-    assert set(SINK_SECTIONS) == {"writing", "producing", "transacting", "connection", "security"}
+    assert set(SINK_SECTIONS) == {
+        "writing", "producing", "transacting", "values", "registry", "connection", "security"
+    }  # fmt: skip
+
+
+URL, SCHEMA = {"schema.registry.url": "http://localhost:8081"}, {"valueSchema": '"int"'}
+AVRO, JSON = {"valueFormat": "avro"}, {"valueFormat": "json"}
+CONTRADICTORY_FORMATS = {
+    "valueSchema needs valueFormat, avro or json": SCHEMA,
+    "keyFraming needs keyFormat, avro or json": {"keyFraming": "none"},
+    "valueSubject needs valueFormat, avro or json": {"valueSubject": "s", "valueFormat": "string"},
+    "valueFormat=avro needs schema.registry.url, or valueSchema": AVRO,
+    "valueSchema has no meaning where JSON is written without schema.registry.url: leave it out": JSON | SCHEMA,
+    "valueFraming needs schema.registry.url": JSON | {"valueFraming": "confluent"},
+    "valueSubject needs schema.registry.url": AVRO | SCHEMA | {"valueSubject": "s"},
+    "valueSchema and valueSchemaVersion are both given: one of them": AVRO | SCHEMA | URL | {"valueSchemaVersion": 1},
+    "schema.registry.auto.register and valueSchemaVersion are both given: one of them": (
+        AVRO | URL | {"valueSchemaVersion": 1, "schema.registry.auto.register": True}
+    ),
+    "schema.registry.auto.register needs schema.registry.url": {"schema.registry.auto.register": True},
+    "schema.registry.auto.register needs valueSchema, a JSON Schema, as none is made of the column's type: give it, or "
+    "valueFraming=none": JSON | URL | {"schema.registry.auto.register": True},
+    "schema.registry.url needs valueFormat or keyFormat, avro or json": URL,
+    "timeZone needs valueFormat or keyFormat, json": AVRO | URL | {"timeZone": "UTC"},
+    "schema.registry.max.retries needs schema.registry.url": JSON | {"schema.registry.max.retries": 1},
+}
+
+
+@pytest.mark.parametrize("message", CONTRADICTORY_FORMATS)
+def test_formats_that_make_no_sense_are_refused(message):
+    assert refusal(CONTRADICTORY_FORMATS[message]) == message
+
+
+def test_formats_are_taken_and_no_policy_for_rows_that_do_not_fit():
+    options = parsed(**AVRO, **URL, **{"schema.registry.auto.register": "true", "keyFormat": "string"})
+    assert (options.values.value_format, options.values.key_format) == ("avro", "string")
+    assert options.writing.auto_register
+    assert refusal({"onMalformedValue": "null"}) == (
+        "option onMalformedValue is not supported: it is for reading, and this query writes: a row that does not fit "
+        "its schema is always an error"
+    )

@@ -70,6 +70,11 @@ def test_the_transactional_id_is_the_source_s():
     [
         ({"kafka.bootstrap.servers": "a:1"}, {}, "write_options has kafka.bootstrap.servers, .*: set it in options"),
         ({"kafka.transactional.id": "a"}, {}, "write_options has kafka.transactional.id, .*: set it in options"),
+        (
+            {"valueFormat": "json"},
+            {},
+            "write_options has valueFormat, and handlers return bytes: encode values in the handler",
+        ),
         ({"includeHeaders": "false"}, {}, "write_options has includeHeaders: headers are always written"),
         ({"kafka.acks": "2"}, {}, "kafka.acks"),
         ({"kafka.lingr.ms": "2"}, {}, "the nearest is kafka.linger.ms"),

@@ -1,0 +1,185 @@
+"""The schemas that columns of the sink are written with: those of the registry's subjects, or given, or made here.
+
+A batch write's driver asks the registry before rows move, unless rows name their topics. A stream's tasks ask, as Spark
+plans each micro-batch in a new process, which would ask for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.types import CharType, StringType, VarcharType
+
+from spark_kafka_group.errors import OptionError, UnknownSchemaError
+from spark_kafka_group.executor.values.java_times import zone_of
+from spark_kafka_group.executor.values.json_plan import json_plan
+from spark_kafka_group.executor.values.value_encoder import plan_of
+from spark_kafka_group.executor.writing.sink_columns import SinkColumns
+from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.options.typed_values import (
+    AVRO,
+    CONFLUENT,
+    JSON,
+    NONE,
+    STRING,
+    SchemaToWrite,
+    WrittenColumn,
+)
+from spark_kafka_group.schemas import registry as registries
+from spark_kafka_group.schemas.avro_from_spark import avro_schema_of
+from spark_kafka_group.schemas.registry import RegisteredSchema, RegistryPatience, of_kind, registry_for
+from spark_kafka_group.schemas.typed_columns import own_zone, text_given
+
+KINDS = {AVRO: registries.AVRO, JSON: registries.JSON}
+
+
+def with_schemas(columns: SinkColumns, fields: Sequence[Any], options: SinkOptions, in_stream: bool) -> SinkColumns:
+    """The columns with those that have a format, and their schemas as far as they are known before rows move.
+
+    `fields`: Spark's StructFields.
+    Raises OptionError when a format or a schema cannot take its column, RegistryError.
+    """
+    typed = []
+    for name in ("key", "value"):
+        place = getattr(columns, name)
+        kind = options.values.of_column(name).format
+        if place is not None and kind in (STRING, JSON, AVRO):
+            written = _column(name, kind, fields[place].dataType, options)
+            if kind != STRING:
+                typed.append(_with_schema(written, options, in_stream))
+    return dataclasses.replace(columns, typed=tuple(typed))
+
+
+def _column(name: str, kind: str, spark: Any, options: SinkOptions) -> WrittenColumn:
+    zone = options.values.time_zone or own_zone()
+    if kind == STRING and not isinstance(spark, (StringType, CharType, VarcharType)):
+        raise OptionError(
+            f"column {name} has the type {spark.simpleString()}, and {name}Format=string takes STRING: cast it, as in "
+            f"CAST({name} AS STRING)"
+        )
+    if kind == JSON:
+        if zone_of(zone) is None:
+            raise OptionError(f"timeZone ({zone}) is no zone that Python knows: take one such as Europe/Berlin")
+        try:
+            json_plan(spark, zone)
+        except ValueError as error:
+            raise OptionError(f"column {name} cannot be written with {name}Format=json: {error}") from error
+    framing = options.values.of_column(name).framing or (CONFLUENT if options.registry.url else NONE)
+    return WrittenColumn(name, kind, framing, spark, zone, _given(name, kind, spark, options))
+
+
+def _given(name: str, kind: str, spark: Any, options: SinkOptions) -> str:
+    """The schema of an option, or of the column's type; empty where the registry has it."""
+    schema = options.values.of_column(name).schema
+    if schema is not None:
+        return text_given(schema, f"{name}Schema")
+    if kind != AVRO or not options.writing.auto_register:
+        return ""
+    try:
+        return avro_schema_of(spark)
+    except ValueError as error:
+        raise OptionError(f"column {name} cannot be written with {name}Format=avro: {error}") from error
+
+
+def _with_schema(column: WrittenColumn, options: SinkOptions, in_stream: bool) -> WrittenColumn:
+    """The column with its schema, unless tasks ask for it."""
+    if _needs_subject(column, options) and (in_stream or is_of_topics(column, options)):
+        if column.given:
+            _check(column, _bare(column, options))
+        return column
+    return dataclasses.replace(column, schema=schema_for(column, options.writing.topic or "", options))
+
+
+def is_of_topics(column: WrittenColumn, options: SinkOptions) -> bool:
+    """Whether the topics that rows name have schemas of their own for a column."""
+    return options.writing.topic is None and options.values.of_column(column.name).subject is None
+
+
+def _needs_subject(column: WrittenColumn, options: SinkOptions) -> bool:
+    if column.format == JSON:
+        return column.framing != NONE
+    return column.framing != NONE or options.writing.auto_register or not column.given
+
+
+def schema_for(
+    column: WrittenColumn, topic: str, options: SinkOptions, patience: RegistryPatience | None = None
+) -> SchemaToWrite:
+    """The schema of a column for the rows of a topic, which it can take. A driver has no `patience`.
+
+    Raises OptionError, RegistryError.
+    """
+    asks = _needs_subject(column, options)
+    found = _registered(column, topic, options, patience) if asks else _bare(column, options)
+    _check(column, found)
+    return found
+
+
+def _bare(column: WrittenColumn, options: SinkOptions) -> SchemaToWrite:
+    """The schema without what a registry says of it."""
+    is_options = options.values.of_column(column.name).schema is not None
+    return SchemaToWrite(column.given, f"{column.name}Schema" if is_options else "the schema of its type")
+
+
+def _registered(
+    column: WrittenColumn, topic: str, options: SinkOptions, patience: RegistryPatience | None
+) -> SchemaToWrite:
+    registry, kind = registry_for(options.registry), KINDS[column.format]
+    _, _, _, subject, version = options.values.of_column(column.name)
+    subject = subject or f"{topic}-{column.name}"
+    try:
+        if not column.given:
+            found = registry.version(subject, version, patience) if version else registry.latest(subject, patience)
+            asked_by, instead = f"{column.name}Format={column.format}", f"give {column.name}Subject, or another format"
+            of_kind(found, kind, asked_by, instead)
+        else:
+            given = RegisteredSchema(column.given, kind)
+            if options.writing.auto_register:
+                registry.register(subject, given, patience)
+            found = registry.lookup(subject, given, patience)
+    except UnknownSchemaError as error:
+        advice = f"register it, set schema.registry.auto.register=true, or give {column.name}Subject"
+        raise OptionError(f"{str(error).rstrip('.')}, and column {column.name} needs its schema: {advice}") from error
+    if column.framing != NONE and found.id is None:
+        raise OptionError(f"the schema registry does not say the id of the schema of subject {subject}")
+    whole = registry.whole_text(found, patience) if column.format == AVRO else ""
+    return SchemaToWrite(whole, f"the schema of subject {subject}", found.id, found.guid)
+
+
+def _check(column: WrittenColumn, schema: SchemaToWrite) -> None:
+    """See whether the schema can take the column."""
+    try:
+        plan_of(column, schema)
+    except ValueError as error:
+        raise OptionError(f"column {column.name} cannot be written with {schema.source}: {error}") from error
+
+
+RUN, BATCH = "spark.jobGroup.id", "streaming.sql.batchId"
+"""Spark's local properties: a run of a query, and its micro-batch."""
+_of_runs: dict[Hashable, tuple[float, SchemaToWrite]] = {}  # and when they were asked for
+MOST_KEPT = 1000
+
+
+def schema_of_task(column: WrittenColumn, topic: str, options: SinkOptions) -> SchemaToWrite:
+    """The schema of a column for a task's rows of a topic. A process keeps it for a run of a stream, for as long as it
+    keeps what it knows of a topic.
+
+    Raises OptionError, RegistryError.
+    """
+    if column.schema is not None:
+        return column.schema
+    context = TaskContext.get()
+    run = context.getLocalProperty(RUN) if context and context.getLocalProperty(BATCH) is not None else None
+    key = run, column, topic, options.values, options.registry
+    asked_at, kept = _of_runs.get(key, (0.0, None))
+    if kept is not None and time.monotonic() - asked_at < options.connection.metadata_max_age_ms / 1000:
+        return kept
+    found = schema_for(column, topic, options, RegistryPatience(limit_ms=options.producing.max_block_ms))
+    if run is not None:
+        if len(_of_runs) >= MOST_KEPT:
+            _of_runs.clear()
+        _of_runs[key] = time.monotonic(), found
+    return found
