@@ -35,7 +35,7 @@ AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # commands sooner that Hadoop runs for files of local checkpoints.
 test test-oldest test-faults prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
 test test-faults faults: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
-DECODER := $(wildcard spark_kafka_group/executor/*/_*_c.pyx spark_kafka_group/executor/*.pxi spark_kafka_group/executor/decode/*.h)
+DECODER := $(wildcard spark_kafka_group/executor/*/_*_c.pyx spark_kafka_group/executor/*.pxi spark_kafka_group/executor/*/*.pxi spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pxi' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 # Spark starts Python processes all the time. Where bytecode is not kept, each compiles what it imports of the source tree, and of

@@ -17,7 +17,7 @@ from setuptools.errors import BaseError, CCompilerError, CompileError
 
 DECODE, ENCODE = "spark_kafka_group/executor/decode", "spark_kafka_group/executor/encode"
 VALUES = "spark_kafka_group/executor/values"
-INCLUDED = ["spark_kafka_group/executor/cursor.pxi", "spark_kafka_group/executor/utf8.pxi"]
+INCLUDED = [f"spark_kafka_group/executor/{name}.pxi" for name in ("cursor", "utf8", "values/value_columns")]
 OLDEST, OLDEST_TAG = "0x030B0000", "cp311"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WAYS_OUT = (
@@ -59,6 +59,7 @@ def extensions() -> list[Extension]:
             (VALUES, "_avro_c"),
             (VALUES, "_json_c"),
             (VALUES, "_write_c"),
+            (VALUES, "_protobuf_c"),
         )
     ]
 

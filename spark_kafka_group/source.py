@@ -157,7 +157,7 @@ def _types(options: Options) -> dict[str, DataType]:
         return {}
     from spark_kafka_group.schemas.typed_columns import spark_types
 
-    return spark_types(options.typed)
+    return spark_types(options)
 
 
 def _check_columns(schema: StructType | None, options: Options) -> None:

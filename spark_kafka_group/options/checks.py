@@ -15,7 +15,15 @@ from spark_kafka_group.options.schema_registry import SchemaRegistry, as_issuers
 from spark_kafka_group.options.sections import Sections
 from spark_kafka_group.options.security.settings import Security
 from spark_kafka_group.options.transacting import DECISION_TOPIC
-from spark_kafka_group.options.typed_values import AVRO, BINARY, CONFLUENT, CONFLUENT_HEADER, JSON, STRING
+from spark_kafka_group.options.typed_values import (
+    BINARY,
+    CONFLUENT,
+    CONFLUENT_HEADER,
+    JSON,
+    OF_PROTOBUF,
+    PROTOBUF,
+    STRING,
+)
 from spark_kafka_group.text.foreign_text import listed, shortened
 from spark_kafka_group.values import user_classes
 from spark_kafka_group.values.offsets import LATEST
@@ -129,28 +137,41 @@ def _values_can_be_decoded(options: Sections) -> str | None:
         kind = values.of_column(column).format
         nested = [name for name in selected if name.startswith(f"{column}.")]
         if kind in (BINARY, STRING) and nested:
-            return f"columns has {nested[0]}, and {column}Format is {kind}: set {column}Format to json or avro"
+            return f"columns has {nested[0]}, and {column}Format is {kind}: set {column}Format to {WITH_FIELDS}"
         problem = _problem_of_column(options, column, kind)
         if problem:
             return problem
     raw = [name for name in selected if name in RAW and values.of_column(RAW[name]).format == BINARY]
     if raw:
         return f"columns has {raw[0]}, and {RAW[raw[0]]} has the bytes already: take {RAW[raw[0]]}"
-    if registry and not {values.value_format, values.key_format} & {AVRO, JSON}:
-        return "schema.registry.url needs valueFormat or keyFormat, avro or json"
-    if values.on_malformed_value != FAIL and {values.value_format, values.key_format} <= {BINARY, STRING}:
-        return f"onMalformedValue ({values.on_malformed_value}) needs valueFormat or keyFormat, avro or json"
-    if values.time_zone is not None and JSON not in (values.value_format, values.key_format):
+    kinds = {values.value_format, values.key_format}
+    if registry and kinds <= {BINARY, STRING}:
+        return f"schema.registry.url needs valueFormat or keyFormat, {WITH_FIELDS}"
+    if values.on_malformed_value != FAIL and kinds <= {BINARY, STRING}:
+        return f"onMalformedValue ({values.on_malformed_value}) needs valueFormat or keyFormat, {WITH_FIELDS}"
+    if values.time_zone is not None and JSON not in kinds:
         return "timeZone needs valueFormat or keyFormat, json"
-    return None
+    of_protobuf = [name for name in OF_PROTOBUF if name in values.given()]
+    return (
+        f"{of_protobuf[0]} needs valueFormat or keyFormat, protobuf" if of_protobuf and PROTOBUF not in kinds else None
+    )
+
+
+WITH_FIELDS = "json, avro or protobuf"
 
 
 def _problem_of_column(options: Sections, column: str, kind: str) -> str | None:
-    _, schema, framing, subject, version = options.values.of_column(column)
-    given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version}
+    _, schema, framing, subject, version, descriptors, message = options.values.of_column(column)
+    of_protobuf = {"DescriptorFile": descriptors, "Message": message}
+    given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version, **of_protobuf}
     first = next((f"{column}{what}" for what, value in given.items() if value is not None), None)
     if kind in (BINARY, STRING):
-        return f"{first} needs {column}Format, avro or json" if first else None
+        return f"{first} needs {column}Format, {WITH_FIELDS}" if first else None
+    if kind == PROTOBUF:
+        return _problem_of_protobuf(options, column)
+    first = next((f"{column}{what}" for what, value in of_protobuf.items() if value is not None), None)
+    if first is not None:
+        return f"{first} needs {column}Format=protobuf"
     if kind == JSON:
         if schema is None:
             return f"{column}Format=json needs {column}Schema, such as 'id BIGINT, name STRING'"
@@ -163,14 +184,31 @@ def _problem_of_column(options: Sections, column: str, kind: str) -> str | None:
         if framing in (CONFLUENT, CONFLUENT_HEADER):
             return f"{column}Framing={framing} needs schema.registry.url, for the schemas that values were written with"
         return f"{column}Subject needs schema.registry.url" if subject or version else None
-    if schema is None and subject is None:
-        reading = options.reading
-        if reading.topic_pattern is not None:
-            return (
-                f"subscribePattern with {column}Format=avro needs {column}Subject or {column}Schema: the topics of a "
-                f"pattern come and go, and the column has one type"
-            )
-    return None
+    return _problem_of_pattern(options, column) if schema is None and subject is None else None
+
+
+def _problem_of_pattern(options: Sections, column: str) -> str | None:
+    if options.reading.topic_pattern is None:
+        return None
+    return (
+        f"subscribePattern with {column}Format={options.values.of_column(column).format} needs {column}Subject or "
+        f"{column}Schema: the topics of a pattern come and go, and the column has one type"
+    )
+
+
+def _problem_of_protobuf(options: Sections, column: str) -> str | None:
+    _, schema, _, subject, version, descriptors, message = options.values.of_column(column)
+    sources = {"Schema": schema, "DescriptorFile": descriptors, "Subject": subject, "SchemaVersion": version}
+    given = [f"{column}{what}" for what, value in sources.items() if value is not None]
+    if (schema is not None or descriptors is not None) and len(given) > 1:
+        return f"{given[0]} and {given[1]} are both given: one of them"
+    if descriptors is not None and message is None:
+        return f"{column}DescriptorFile needs {column}Message, the name of the message"
+    if schema is not None or descriptors is not None:
+        return None
+    if not options.registry.url:
+        return f"{column}Format=protobuf needs schema.registry.url, {column}DescriptorFile or {column}Schema"
+    return _problem_of_pattern(options, column) if subject is None else None
 
 
 def _plugins_can_be_loaded(options: Sections) -> str | None:

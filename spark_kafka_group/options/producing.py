@@ -12,7 +12,7 @@ from spark_kafka_group.options.option import Section, boolean, choice, integer, 
 from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting
-from spark_kafka_group.options.typed_values import TypedValues
+from spark_kafka_group.options.typed_values import OF_PROTOBUF, TypedValues
 from spark_kafka_group.values.offsets import INT64_MAX
 
 MOST_IN_FLIGHT = 5  # the most record batches of a partition that brokers recognise when they are sent again
@@ -143,6 +143,7 @@ SINK_SECTIONS: dict[str, type[Section]] = {
 }  # fmt: skip
 OF_READING_ONLY = frozenset({
     "maxBrokerOutage", "kafka.default.api.timeout.ms", "partition.metadata.cache.ttl.ms", "onMalformedValue",
+    "valueDescriptorFile", "keyDescriptorFile", "valueMessage", "keyMessage", *OF_PROTOBUF,
 })  # fmt: skip
 """Options of shared sections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""
 

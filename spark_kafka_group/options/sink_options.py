@@ -25,7 +25,7 @@ from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.options.typed_values import AVRO, BINARY, JSON, NONE, STRING, TypedValues
+from spark_kafka_group.options.typed_values import AVRO, BINARY, JSON, NONE, PROTOBUF, STRING, TypedValues
 
 LATE_PROGRESS = "asyncProgressTrackingEnabled"
 CHECKPOINT = "checkpointlocation"
@@ -210,9 +210,11 @@ def _values_can_be_encoded(options: SinkOptions) -> str | None:
 
 
 def _problem_of_column(options: SinkOptions, column: str) -> str | None:
-    kind, schema, framing, subject, version = options.values.of_column(column)
+    kind, schema, framing, subject, version, _, _ = options.values.of_column(column)
     given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version}
     first = next((f"{column}{what}" for what, value in given.items() if value is not None), None)
+    if kind == PROTOBUF:
+        return f"{column}Format=protobuf is for reading only: write bytes, or take avro or json"
     if kind in (BINARY, STRING):
         return f"{first} needs {column}Format, avro or json" if first else None
     if not options.registry.url:

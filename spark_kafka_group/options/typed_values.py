@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_group.options.option import Section, choice, integer, option, text
+from spark_kafka_group.options.option import Section, boolean, choice, integer, option, text
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-BINARY, STRING, JSON, AVRO = "binary", "string", "json", "avro"
+BINARY, STRING, JSON, AVRO, PROTOBUF = "binary", "string", "json", "avro", "protobuf"
 CONFLUENT, CONFLUENT_HEADER, NONE = "confluent", "confluent-header", "none"
 NULL = "null"
-FORMATS = choice(BINARY, STRING, JSON, AVRO)
+FORMATS = choice(BINARY, STRING, JSON, AVRO, PROTOBUF)
 FRAMINGS = choice(CONFLUENT, CONFLUENT_HEADER, NONE)
 SHOWN_FRAMING = "`confluent` with a registry, else `none`"
+
+
+OF_PROTOBUF = (
+    "enums.as.ints", "emit.default.values", "upcast.unsigned.ints", "unwrap.primitive.wrapper.types",
+    "retain.empty.message.types", "recursive.fields.max.depth", "convert.any.fields.to.json",
+)  # fmt: skip
+"""from_protobuf's options."""
 
 
 class ColumnOptions(NamedTuple):
@@ -27,6 +34,8 @@ class ColumnOptions(NamedTuple):
     framing: str | None
     subject: str | None
     version: int | None
+    descriptor_file: str | None
+    message: str | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,18 +44,33 @@ class TypedValues(Section):
 
     value_format: str = option(
         "valueFormat", FORMATS,
-        "What `value` holds: `binary`, `string`, `json` or `avro`. The column has the type of the schema. See [Values "
-        "as columns](values.md).",
+        "What `value` holds: `binary`, `string`, `json`, `avro` or `protobuf`. The column has the type of the schema. "
+        "See [Values as columns](values.md).",
         default=BINARY,
     )  # fmt: skip
     key_format: str = option("keyFormat", FORMATS, "As `valueFormat`, for `key`.", default=BINARY)
     value_schema: str | None = option(
         "valueSchema", text,
         "The schema of the column: for `json` Spark's DDL, `id BIGINT, name STRING`, or a StructType's JSON; for "
-        "`avro` an Avro schema. `file:PATH` is a file on the driver. Of a write: see [Writing](values.md#writing).",
-        shown="`avro`: the latest schema of the subject",
+        "`avro` an Avro schema; for `protobuf` the text of a .proto file. `file:PATH` is a file on the driver. "
+        "Of a write: see [Writing](values.md#writing).",
+        shown="`avro`, `protobuf`: the latest schema of the subject",
     )  # fmt: skip
     key_schema: str | None = option("keySchema", text, "As `valueSchema`, for `key`.", shown="as of `valueSchema`")
+    value_descriptor_file: str | None = option(
+        "valueDescriptorFile", text,
+        "For `protobuf`, instead of `valueSchema`: a file on the driver that `protoc --include_imports "
+        "--descriptor_set_out` has written, as from_protobuf takes it.",
+        shown="none",
+    )  # fmt: skip
+    key_descriptor_file: str | None = option(
+        "keyDescriptorFile", text, "As `valueDescriptorFile`, for `key`.", shown="none"
+    )
+    value_message: str | None = option(
+        "valueMessage", text, "For `protobuf`: the message, by its full or simple name.",
+        shown="the first of the schema; with a descriptor file there is none",
+    )  # fmt: skip
+    key_message: str | None = option("keyMessage", text, "As `valueMessage`, for `key`.", shown="as of `valueMessage`")
     value_framing: str | None = option(
         "valueFraming", FRAMINGS,
         "Where the id of a value's schema is: before the value (`confluent`: a zero byte and four bytes), in a header "
@@ -79,15 +103,53 @@ class TypedValues(Section):
         shown="the driver's own, as Spark's is by default",
     )  # fmt: skip
 
+    enums_as_ints: bool = option(
+        "enums.as.ints", boolean, "from_protobuf's: whether an enum is its number, and not its name.", default=False
+    )
+    emit_default_values: bool = option(
+        "emit.default.values", boolean,
+        "from_protobuf's: whether an absent field of proto3 without `optional` has its default value. Else it is null.",
+        default=False,
+    )  # fmt: skip
+    upcast_unsigned_ints: bool = option(
+        "upcast.unsigned.ints", boolean,
+        "from_protobuf's: whether `uint32` is a `BIGINT`, and `uint64` a `DECIMAL(20,0)`. Else they are `INT` and "
+        "`BIGINT`, in which large numbers are negative.",
+        default=False,
+    )  # fmt: skip
+    unwrap_primitive_wrapper_types: bool = option(
+        "unwrap.primitive.wrapper.types", boolean,
+        "from_protobuf's: whether `google.protobuf.Int32Value` and the like are what is in them, and no structs.",
+        default=False,
+    )  # fmt: skip
+    retain_empty_message_types: bool = option(
+        "retain.empty.message.types", boolean,
+        "from_protobuf's: whether a field of a message without fields is kept, with a field that is null.",
+        default=False,
+    )  # fmt: skip
+    recursive_fields_max_depth: int | None = option(
+        "recursive.fields.max.depth", integer(1, 10),
+        "from_protobuf's: how often a message may be in itself, from 1 (not at all: the field is left out) to 10.",
+        shown="recursive messages are refused",
+    )  # fmt: skip
+
+    convert_any_fields_to_json: bool = option(
+        "convert.any.fields.to.json", boolean,
+        "from_protobuf's, which is refused here if it is true: an `Any` is `STRUCT<type_url: STRING, value: BINARY>`.",
+        default=False,
+    )  # fmt: skip
+
     def of_column(self, column: str) -> ColumnOptions:
         """The options of ``key`` or ``value``."""
         if column == "key":
             return ColumnOptions(
-                self.key_format, self.key_schema, self.key_framing, self.key_subject, self.key_schema_version
-            )
+                self.key_format, self.key_schema, self.key_framing, self.key_subject, self.key_schema_version,
+                self.key_descriptor_file, self.key_message,
+            )  # fmt: skip
         return ColumnOptions(
-            self.value_format, self.value_schema, self.value_framing, self.value_subject, self.value_schema_version
-        )
+            self.value_format, self.value_schema, self.value_framing, self.value_subject, self.value_schema_version,
+            self.value_descriptor_file, self.value_message,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,13 +161,18 @@ class TypedColumn:
     name
         ``key`` or ``value``.
     schema
-        The schema of the column: an Avro schema, or Spark's type as JSON; empty for ``string``.
+        The schema of the column: an Avro schema, Spark's type as JSON, or a Protobuf schema as JSON; empty for
+        ``string``.
     wanted
         Dotted names of the fields that the column has; None for all.
     time_zone
         Of times in JSON that name none.
     nullable
         Whether everything in the column may be null, whatever the schema says.
+    message
+        The full name of a Protobuf message.
+    own
+        The id and the GUID that a registry has a Protobuf schema under.
     """
 
     name: str
@@ -115,6 +182,8 @@ class TypedColumn:
     wanted: tuple[str, ...] | None
     time_zone: str = "UTC"
     nullable: bool = True
+    message: str = ""
+    own: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, StringType
 
 from spark_kafka_group.errors import OptionError, UnknownSchemaError
-from spark_kafka_group.options.typed_values import AVRO, BINARY, CONFLUENT, JSON, NONE, NULL, STRING, TypedColumn
+from spark_kafka_group.options.typed_values import (
+    BINARY,
+    CONFLUENT,
+    JSON,
+    NONE,
+    NULL,
+    PROTOBUF,
+    STRING,
+    ColumnOptions,
+    TypedColumn,
+    TypedValues,
+)
 from spark_kafka_group.schemas.arrow_types import chosen, nullable
 from spark_kafka_group.text.foreign_text import excerpt
 
 if TYPE_CHECKING:
     from spark_kafka_group.options import Options
+    from spark_kafka_group.schemas.protobuf_schema import ProtobufSchema
+    from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
+    from spark_kafka_group.schemas.registry import RegisteredSchema, Registry
 
 FILE = "file:"
 
 
-def spark_type(column: TypedColumn) -> DataType:
+def spark_type(column: TypedColumn, values: TypedValues) -> DataType:
     """The column's type. Raises ValueError where the schema has none, or lacks a wanted field."""
     if column.format == STRING:
         return StringType()
@@ -28,6 +42,11 @@ def spark_type(column: TypedColumn) -> DataType:
         from spark_kafka_group.schemas.ddl import schema_of
 
         found = schema_of(column.schema)
+    elif column.format == PROTOBUF:
+        from spark_kafka_group.schemas import protobuf_schema, protobuf_types
+
+        schema = protobuf_schema.of_text(column.schema)
+        found = protobuf_types.spark_type(schema, column.message, protobuf_options(values))
     else:
         from spark_kafka_group.schemas import avro_schema, avro_types
 
@@ -48,9 +67,27 @@ def resolved(options: Options) -> tuple[TypedColumn, ...]:
     return tuple(_column(options, name) for name in ("key", "value") if name in columns and _is_typed(options, name))
 
 
-def spark_types(typed: Iterable[TypedColumn]) -> dict[str, DataType]:
+def spark_types(options: Options) -> dict[str, DataType]:
     """The types of typed columns by their names."""
-    return {column.name: spark_type(column) for column in typed}
+    return {column.name: spark_type(column, options.values) for column in options.typed}
+
+
+def protobuf_options(values: TypedValues) -> ProtobufOptions:
+    """from_protobuf's options. Raises OptionError for one that is not taken."""
+    if values.convert_any_fields_to_json:
+        raise OptionError(
+            "convert.any.fields.to.json must be false: an Any is a struct here, and its field value has the bytes"
+        )
+    from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
+
+    return ProtobufOptions(
+        values.enums_as_ints,
+        values.emit_default_values,
+        values.upcast_unsigned_ints,
+        values.unwrap_primitive_wrapper_types,
+        values.retain_empty_message_types,
+        values.recursive_fields_max_depth or 0,
+    )
 
 
 def _is_typed(options: Options, name: str) -> bool:
@@ -58,24 +95,46 @@ def _is_typed(options: Options, name: str) -> bool:
 
 
 def _column(options: Options, name: str) -> TypedColumn:
-    values = options.values
-    kind, given, framing, _, _ = values.of_column(name)
-    framing = framing or (CONFLUENT if options.registry.url else NONE)
-    where, schema = f"{name}Schema", ""
-    if kind == STRING:
-        framing = NONE
-    elif given is not None:
-        schema = text_given(given, where)
-    else:
-        where, schema = _latest(options, name)
+    values, given = options.values, options.values.of_column(name)
+    framing = given.framing or (CONFLUENT if options.registry.url else NONE)
     zone = values.time_zone or own_zone()
-    everything = kind == JSON or values.on_malformed_value == NULL
-    column = TypedColumn(name, kind, framing, schema, options.reading.fields_of(name), zone, nullable=everything)
+    everything = given.format == JSON or values.on_malformed_value == NULL
+    column = TypedColumn(name, given.format, framing, "", options.reading.fields_of(name), zone, nullable=everything)
+    where = f"{name}DescriptorFile" if given.descriptor_file is not None else f"{name}Schema"
     try:
-        spark_type(column)  # an error now, not in a task
+        if given.format == STRING:
+            column = replace(column, framing=NONE)
+        elif given.schema is not None or given.descriptor_file is not None:
+            column = _given(column, given, where)
+        else:
+            where, column = _latest(options, column)
+        spark_type(column, values)  # an error now, not in a task
+    except OptionError:
+        raise
     except ValueError as error:
         raise OptionError(f"{where}: {error}") from error
     return column
+
+
+def _given(column: TypedColumn, given: ColumnOptions, where: str) -> TypedColumn:
+    """A column whose schema is in an option, or in a file on the driver."""
+    text = given.schema or ""
+    if given.format != PROTOBUF:
+        return replace(column, schema=text_given(text, where))
+    from spark_kafka_group.schemas import descriptor_sets, proto_texts, protobuf_files
+
+    if given.descriptor_file is not None:
+        files = descriptor_sets.files(_read(given.descriptor_file.removeprefix(FILE), where))
+    else:
+        files = [proto_texts.parsed(text if text.startswith(FILE) else where, text_given(text, where))]
+    return _of_message(column, protobuf_files.linked(files, others=proto_texts.well_known()), given.message)
+
+
+def _of_message(column: TypedColumn, schema: ProtobufSchema, message: str | None) -> TypedColumn:
+    from spark_kafka_group.schemas import protobuf_schema
+
+    found = schema.message(message)
+    return replace(column, schema=protobuf_schema.as_text(schema.only(found.name)), message=found.name)
 
 
 def own_zone() -> str:
@@ -93,45 +152,66 @@ def text_given(given: str, option: str) -> str:
     """A schema as an option has it, or the file that the option names. Raises OptionError."""
     if not given.startswith(FILE):
         return given
-    from spark_kafka_group.values.files import read_file
-
     try:
-        return read_file(given.removeprefix(FILE)).decode()
-    except OSError as error:
-        raise OptionError(f"{option} ({excerpt(given)}) cannot be read: {error.strerror}") from error
+        return _read(given.removeprefix(FILE), option).decode()
     except UnicodeDecodeError as error:
         raise OptionError(f"{option} ({excerpt(given)}) cannot be read: it is no UTF-8") from error
 
 
-def _latest(options: Options, name: str) -> tuple[str, str]:
-    """The schema of the column's subject: of the given one, or of those of the topics, which have to be the same."""
-    from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
-    from spark_kafka_group.schemas.registry import AVRO as KIND
-    from spark_kafka_group.schemas.registry import of_kind, registry_for
+def _read(path: str, option: str) -> bytes:
+    from spark_kafka_group.values.files import read_file
 
-    registry, column = registry_for(options.registry), options.values.of_column(name)
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise OptionError(f"{option} ({excerpt(path)}) cannot be read: {error.strerror}") from error
+
+
+def _latest(options: Options, column: TypedColumn) -> tuple[str, TypedColumn]:
+    """The column by the schema of its subject: the given one, or those of the topics, which have to be the same."""
+    from spark_kafka_group.schemas import avro_schema
+    from spark_kafka_group.schemas import registry as registries
+    from spark_kafka_group.schemas.protobuf_schema import ProtobufSchemaError
+
+    registry, given = registries.registry_for(options.registry), options.values.of_column(column.name)
+    name, kind = column.name, registries.PROTOBUF if given.format == PROTOBUF else registries.AVRO
     topics = options.reading.topics or sorted({tp.topic for tp in options.reading.assigned})
-    found: dict[str, str] = {}
-    for each in [column.subject] if column.subject else [f"{topic}-{name}" for topic in topics]:
+    found: dict[str, TypedColumn] = {}
+    for each in [given.subject] if given.subject else [f"{topic}-{name}" for topic in topics]:
         try:
-            schema = of_kind(
-                registry.version(each, column.version) if column.version else registry.latest(each),
-                KIND,
-                f"{name}Format={AVRO}",
+            schema = registries.of_kind(
+                registry.version(each, given.version) if given.version else registry.latest(each),
+                kind,
+                f"{name}Format={given.format}",
                 f"give {name}Subject, or {name}Format={JSON} with {name}Schema if the values are JSON",
             )
         except UnknownSchemaError as error:
             raise OptionError(f"{str(error).rstrip('.')}: give {name}Subject, or register a schema for it") from error
         try:
-            found[each] = registry.whole_text(schema)
-            parse(found[each])
-        except AvroSchemaError as error:
+            if given.format == PROTOBUF:
+                found[each] = _registered(column, registry, schema, given.message)
+            else:
+                found[each] = replace(column, schema=registry.whole_text(schema))
+                avro_schema.parse(found[each].schema)
+        except (avro_schema.AvroSchemaError, ProtobufSchemaError) as error:
             raise OptionError(f"subject {each}: {error}") from error
-    (first, text), *others = found.items()
+    (first, one), *others = found.items()
     for other, its in others:
-        if json.loads(its) != json.loads(text):
+        if json.loads(its.schema) != json.loads(one.schema) or its.message != one.message:
             raise OptionError(
                 f"subjects {first} and {other} have different schemas, and the column {name} has one type: read these "
                 f"topics in queries of their own, or give {name}Subject or {name}Schema"
             )
-    return f"subject {first}", text
+    return f"subject {first}", replace(one, own=tuple(key for each in found.values() for key in each.own))
+
+
+def _registered(column: TypedColumn, registry: Registry, schema: RegisteredSchema, message: str | None) -> TypedColumn:
+    """A column by a schema of Protobuf, and those that it needs."""
+    from spark_kafka_group.schemas import proto_texts, protobuf_files
+
+    own = f"of subject {schema.subject}"
+    files = [proto_texts.parsed(own, schema.text)]
+    files += [proto_texts.parsed(f"of subject {each.subject}", each.text) for each in registry.referenced(schema)]
+    linked = protobuf_files.linked(files, own, proto_texts.well_known())
+    keys = tuple(key for key in (schema.id, schema.guid) if key is not None)
+    return replace(_of_message(column, linked, message), own=keys)

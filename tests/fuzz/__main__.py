@@ -34,6 +34,8 @@ SOURCES = [
         "values/_avro_c.pyx",
         "values/_json_c.pyx",
         "values/_write_c.pyx",
+        "values/_protobuf_c.pyx",
+        "values/value_columns.pxi",
     )
 ]
 SANITIZED = "-g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"

@@ -81,10 +81,10 @@ def _outcome(texts: list[str], values: list[bytes], twin: str) -> tuple[Any, lis
     framed = [bytes([0, 0, 0, 0, i % 2]) + value for i, value in enumerate(values)]
     column, malformed = made.decode(pa.array([None, *framed, *values], pa.binary()))
     column.validate(full=True)
-    return _written(column), malformed
+    return as_sent(column), malformed
 
 
-def _written(column: pa.Array) -> bytes:
+def as_sent(column: pa.Array) -> bytes:
     """The column as Spark gets it, in which NaN is itself."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([pa.concat_arrays([column])], names=["v"])

@@ -21,6 +21,7 @@ import encoders
 import json_values
 import large
 import mutate
+import protobuf_values
 import twins
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.util import ensure_valid_topic_name
@@ -333,6 +334,10 @@ TARGETS = {
     ),
     "avro": Target(avro_values.decoded, (), avro_values.generate, avro_values.change, share=3, sanitized=True),
     "avro-schema": Target(avro_values.parsed, (*avro_values.WORDS, *JSON_WORDS)),
+    "protobuf": Target(
+        protobuf_values.decoded, (), protobuf_values.generate, protobuf_values.change, share=3, sanitized=True
+    ),
+    "proto-text": Target(protobuf_values.parsed, protobuf_values.WORDS),
     "json": Target(json_values.decoded, (), json_values.generate, json_values.change, share=3, sanitized=True),
     "ddl": Target(json_values.parsed, (*json_values.DDL_WORDS, *JSON_WORDS)),
     "large": Target(

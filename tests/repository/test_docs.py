@@ -37,8 +37,8 @@ OF_NO_OPTION = {
 """Settings of others, and arguments of Python."""
 
 
-OF_RECIPES = {"airflow", "confluent_kafka", "deltalake", "pyiceberg", "decode_protobuf", "orders_pb2"}
-"""Packages that are too large for CI, and modules that a recipe makes: tests/spark/test_recipes.py runs them."""
+OF_RECIPES = {"airflow", "confluent_kafka", "deltalake", "pyiceberg"}
+"""Packages that are too large for CI: tests/spark/test_recipes.py runs them."""
 
 
 @cache

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import pytest
 from pyspark.sql.types import StringType, StructType
 from support.source_tree import PACKAGE, modules, nodes
 
@@ -216,6 +217,34 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     of_security = {parts[3] for parts in own if parts[1:3] == ["options", "security"] and len(parts) > 3}
     assert of_security == {"option_values", "settings"}
     assert not {"ssl", "logging.config"} & unpickled
+
+
+DECODING = """
+import sys
+from dataclasses import replace
+from spark_kafka_group.executor.values.typed_batches import TypedBatches
+from spark_kafka_group.options import Options
+from spark_kafka_group.schemas.typed_columns import resolved
+given = dict(zip(("valueFormat", "valueSchema"), sys.argv[1:]))
+options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **given})
+TypedBatches(replace(options, typed=resolved(options)))
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [("json", "id INT"), ("avro", '"int"'), ("protobuf", "message M { optional int32 id = 1; }")],
+)
+def test_a_worker_imports_nothing_of_other_formats_than_its_own(kind, schema):
+    done = subprocess.run([sys.executable, "-c", DECODING, kind, schema], capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    of_formats = {name for name in ("avro", "json", "proto") if any(f".values.{name}" in each for each in modules)}
+    assert of_formats == {kind[:5]}
+    assert not [
+        name for name in modules if name.split(".")[0] in ("google", "grpc_tools", "fastavro", "confluent_kafka")
+    ]
+    assert kind == "protobuf" or not [name for name in modules if ".schemas.proto" in name]
 
 
 WRITING = """

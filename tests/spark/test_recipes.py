@@ -6,7 +6,6 @@ Recipes of large packages are soak tests, which need ``pip install '.[recipes]'`
 import importlib
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,17 +13,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import WORKERS_PYTHON, Record, committed, numbered, topic_with
-
-from spark_kafka_group.testing import wait_until
+from support import WORKERS_PYTHON, numbered, topic_with
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/recipes.md").read_text()
-PROTO = """\
-syntax = "proto3";
-message Order { int64 id = 1; double amount = 2; string currency = 3; }
-message Refund { int64 id = 1; }
-"""
 
 
 def blocks(heading, language="python"):
@@ -51,49 +43,6 @@ def here(kafka, group, tmp_path):
         return code
 
     return written
-
-
-@pytest.fixture
-def shipped(monkeypatch, tmp_path):
-    """A folder that the program runs in, whose modules are its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    before = set(sys.modules)
-    yield tmp_path
-    for module in set(sys.modules) - before:
-        if module.startswith(("decode_", "orders_pb2")):
-            del sys.modules[module]
-
-
-def rows_of(spark, query, folder, kafka, group, records):
-    """Rows of a running query's files, once it has committed all records."""
-    try:
-        wait_until(lambda: query.exception() or sum(committed(kafka, group).values()) == records, within=120)
-        assert query.exception() is None
-    finally:
-        query.stop()
-    return [tuple(row) for row in spark.read.parquet(str(folder)).select("id", "amount", "currency").collect()]
-
-
-def test_protobuf_is_read_by_a_generated_class(spark, kafka, group, here, shipped):
-    pytest.importorskip("grpc_tools")
-    (shipped / "orders.proto").write_text(PROTO)
-    (command,) = re.findall(r"^python (-m grpc_tools.*)$", PAGE, re.MULTILINE)
-    subprocess.run([sys.executable, *shlex.split(command)], check=True, timeout=100)
-    module, program = blocks("Protobuf with a schema registry")
-    (shipped / "decode_protobuf.py").write_text(module)
-    decode = importlib.import_module("decode_protobuf")
-    from orders_pb2 import Order
-
-    orders = [Order(id=n, amount=n / 2, currency="EUR").SerializeToString() for n in range(100)]
-    values = [*(b"\0\0\0\0\x09\0" + order for order in orders), None]
-    topic = topic_with(kafka, [Record(n % 3, b"k", value) for n, value in enumerate(values)])
-    names = {"spark": spark}
-    exec(here(stream() + program, topic), names)
-    rows = rows_of(spark, names["query"], shipped / "data/orders", kafka, group, 101)
-    assert set(rows) == {(n, n / 2, "EUR") for n in range(100)} | {(None, None, None)}
-    with pytest.raises(ValueError, match="not the first message"):
-        decode.decoded(b"\0\0\0\0\x09\x02\x02" + orders[0])
 
 
 class TestTables:

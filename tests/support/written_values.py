@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from support.registries import TestRegistry
 
-AVRO, JSON = "AVRO", "JSON"
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 NUMBERS = {"int32": "int", "int64": "long", "float": "float", "double": "double"}
 """Types of Kafka Connect, and of Avro where its name is another."""
 
@@ -68,6 +68,32 @@ def confluent(
             headers: list[tuple[str, bytes]] = []
             context = SerializationContext(topic, MessageField.KEY if of_key else MessageField.VALUE, headers)
             written.append(Written(serializer(row, context), headers))
+    return written
+
+
+def confluent_protobuf(
+    registry: TestRegistry, topic: str, messages: Iterable[Any], in_headers: bool = False, of_key: bool = False
+) -> list[Written]:
+    """What confluent-kafka's serializer makes of messages of one class.
+
+    It registers the schema, and those that it needs, as base64 of descriptors; where the GUID is in a header they have
+    to be there.
+    """
+    from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    messages, written = list(messages), []
+    conf: dict[str, Any] = {"use.deprecated.format": False}
+    if in_headers:
+        conf |= {"auto.register.schemas": False, "use.latest.version": True}
+        conf["schema.id.serializer"] = header_schema_id_serializer
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        serializer = ProtobufSerializer(type(next(filter(None, messages))), client, conf=conf)
+        for message in messages:
+            headers: list[tuple[str, bytes]] = []
+            context = SerializationContext(topic, MessageField.KEY if of_key else MessageField.VALUE, headers)
+            written.append(Written(serializer(message, context), headers))
     return written
 
 

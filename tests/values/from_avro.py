@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from spark_kafka_group.executor.values._avro_py import text_of
+from spark_kafka_group.executor.values._columns_py import text_of
 from spark_kafka_group.testing.download import cache_directory, once, retrieve
 
 VERSION = "4.2.0"

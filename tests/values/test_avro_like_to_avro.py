@@ -17,7 +17,7 @@ from from_avro import with_avro
 from py4j.protocol import Py4JJavaError
 from written_samples import Making, column, frame_of, struct_of
 
-from spark_kafka_group.executor.values._avro_py import text_of
+from spark_kafka_group.executor.values._columns_py import text_of
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 from spark_kafka_group.executor.values.avro_plan import avro_plan
 from spark_kafka_group.executor.values.value_encoder import TWINS

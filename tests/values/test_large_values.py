@@ -9,13 +9,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from avro_cases import varint
+from protobuf_cases import varint as wire
 
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 from spark_kafka_group.executor.values.json_decoder import json_decoder
+from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
 from spark_kafka_group.executor.values.typed_batches import MOST_BYTES, TypedBatches
 from spark_kafka_group.executor.values.value_contract import EXPANDED, LARGEST_BYTES, LARGEST_TIMES
 from spark_kafka_group.options import Options
+from spark_kafka_group.schemas import proto_texts, protobuf_files
 from spark_kafka_group.schemas.ddl import schema_of
+from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.schemas.typed_columns import resolved
 
 MIB = 1 << 20
@@ -40,6 +44,20 @@ def avro(schema, twin, writer=None):
     return AvroDecoder(json.dumps(schema), None, True, writers.__getitem__, twin)
 
 
+def protobuf(fields, twin):
+    text = f"message M {{ {fields} }}"
+    schema = protobuf_files.linked([proto_texts.parsed("large", text)])
+    return ProtobufDecoder(schema, "M", None, False, ProtobufOptions(), lambda key: None, twin)
+
+
+def written(number, data):
+    """A field of Protobuf's with bytes."""
+    return wire(number << 3 | 2) + wire(len(data)) + data
+
+
+PROTO = [f"optional int64 {name} = {number};" for number, name in enumerate(FIELDS, 1)]
+
+
 def framed(*parts):
     return b"\0\0\0\0\1" + b"".join(parts)
 
@@ -52,6 +70,19 @@ LARGE = {
     "avro, fields": (
         lambda twin: avro(WIDE, twin),
         framed(*(varint(1) + varint(number) for number in range(10_000))),
+        {name: number for number, name in enumerate(FIELDS)},
+    ),
+    "protobuf, a string": (
+        lambda twin: protobuf("optional string s = 1;", twin), written(1, TEXT.encode()), {"s": TEXT}
+    ),
+    "protobuf, an array": (
+        lambda twin: protobuf("repeated int64 l = 1;", twin),
+        b"".join(b"\x08" + wire(item) for item in ITEMS[:50_000]) + written(1, b"".join(map(wire, ITEMS[50_000:]))),
+        {"l": ITEMS},
+    ),
+    "protobuf, fields": (
+        lambda twin: protobuf(" ".join(PROTO), twin),
+        b"".join(wire((number + 1) << 3) + wire(number) for number in reversed(range(10_000))),
         {name: number for number, name in enumerate(FIELDS)},
     ),
     "json, a string": (
@@ -96,6 +127,7 @@ WRITTEN = [
     # a field of 2,000, and what is malformed
     (lambda twin: avro(WIDE_2000, twin, SMALL_WRITER), [framed(varint(7)), framed(), None, b"x"]),
     (lambda twin: json_decoder(schema_of(DDL_2000), decoder=twin), [b'{"f7": 7}', b'{"f7": "x"}', None, b"x"]),
+    (lambda twin: protobuf(" ".join(PROTO[:2000]), twin), [b"\x40\7", b"\x41", None, b""]),
     # a default that is larger than the value
     (
         lambda twin: avro(record([{"name": "s", "type": "string", "default": "x" * 20_000}]), twin, record([])),
@@ -123,12 +155,20 @@ def test_a_column_that_takes_much_memory_comes_in_parts(twin, case):
 
 
 ITEM_DDL = ", ".join(f"{name}: BIGINT" for name in FIELDS[:1000])
+ITEM_PROTO = f"message I {{ {' '.join(PROTO[:1000])} }}"
 EXPANDING = {
     # a value with items of a byte or a few, which are 8,000 bytes in columns, and a small one
     "avro": (
         lambda twin: avro({"type": "array", "items": ["null", record(WIDE["fields"][:1000])]}, twin),
         framed(varint(45_000), bytes(45_000), b"\0"),
         framed(varint(2), bytes(3)),
+    ),
+    "protobuf": (
+        lambda twin: protobuf(
+            f"repeated I l = 1; optional int32 x = 2; message I {{ {' '.join(PROTO[:1000])} }}", twin
+        ),
+        b"\x0a\0" * 45_000,
+        b"\x0a\0",
     ),
     "json": (
         lambda twin: json_decoder(schema_of(f"ARRAY<STRUCT<{ITEM_DDL}>>"), decoder=twin),
@@ -148,7 +188,7 @@ def test_a_value_that_takes_far_more_memory_than_its_bytes_is_malformed(case):
     make, large, small = EXPANDING[case]
     began = peak_bytes()
     column, [found] = make("c").decode(pa.array([small, large, small], pa.binary()))
-    assert (found.row, found.field, found.reason) == (1, "", EXPANDED)
+    assert (found.row, found.field, found.reason) == (1, "l" if case == "protobuf" else "", EXPANDED)
     assert [len(column[row]) if column[row].is_valid else None for row in range(3)] == [2, None, 2]
     assert peak_bytes() - began < 2 * (LARGEST_BYTES + LARGEST_TIMES * len(large))
 

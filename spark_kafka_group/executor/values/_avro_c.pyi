@@ -2,8 +2,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.values.avro_columns import Column
 from spark_kafka_group.executor.values.avro_instructions import Program
+from spark_kafka_group.executor.values.value_columns import Column
 
 class Rows:
     problems: list[tuple[int, int | None, int, int]]

@@ -10,21 +10,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
-from spark_kafka_group.executor.values.avro_columns import Column, ColumnKind, assembled, without_entries
+from spark_kafka_group.executor.values._columns_py import (
+    Builder,
+    Cursor,
+    UnreadableError,
+    ValueRows,
+    end_list,
+    sum_of,
+    text_of,
+    zigzag,
+)
 from spark_kafka_group.executor.values.avro_instructions import (
     DAY_MICROS,
     FRAMES,
     FREE_ITEMS,
     Do,
     Instruction,
-    Problem,
     Program,
 )
-from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES, LARGEST_TIMES
+from spark_kafka_group.executor.values.value_columns import Column
+from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES, LARGEST_TIMES, Problem
 
-INT32_MAX = (1 << 31) - 1
 INT64_MIN = -(1 << 63)
 FRAME_SIZE = 5
 NULL_VALUE, NO_FRAME = -2, -1
@@ -32,119 +38,15 @@ LOOKED_AT_OF = 1000
 """Of so many items of an array the size is looked at once."""
 
 
-class UnreadableError(Exception):
-    """Raised where a value does not fit; it goes no further than ``Rows``."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-
-@dataclass
-class Cursor:
-    """Bytes that are read: each read is checked."""
-
-    data: bytes
-    at: int = 0
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.at
-
-    def take(self, size: int) -> bytes:
-        if size < 0:
-            raise UnreadableError(Problem.NEGATIVE)
-        if size > self.left:
-            raise UnreadableError(Problem.SHORT)
-        self.at += size
-        return self.data[self.at - size : self.at]
+class AvroCursor(Cursor):
+    """Bytes of a value, or of a default."""
 
     def number(self, bits: int) -> int:
-        """A zig-zag number of at most as many bytes as `bits` need; bits above are left out, as in Java's Avro."""
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                value &= (1 << bits) - 1
-                return (value >> 1) ^ -(value & 1)
-            if shift >= bits:
-                raise UnreadableError(Problem.OVERLONG)
+        """A zig-zag number of at most as many bytes as `bits` need."""
+        return zigzag(self.varint(bits))
 
     def sized(self) -> bytes:
         return self.take(self.number(64))
-
-
-class Builder:
-    """What one column has so far; `dropped` are entries of maps whose keys came again."""
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
-        self.valid: list[bool] = []
-        self.bools: list[bool] = []
-        self.data = bytearray()
-        self.ends = [0]
-        self.dropped: list[int] = []
-
-    @property
-    def size(self) -> int:
-        """Bytes that the column takes, about."""
-        return len(self.data) + 4 * len(self.ends) + len(self.bools)
-
-    def add_null(self) -> None:
-        self.valid.append(False)
-        if self.column.kind == ColumnKind.BOOLS:
-            self.bools.append(False)
-        elif self.column.kind == ColumnKind.FIXED:
-            self.data += bytes(self.column.width)
-        else:
-            self.ends.append(self.ends[-1])
-
-    def add_fixed(self, data: bytes) -> None:
-        self.valid.append(True)
-        self.data += data
-
-    def add_bytes(self, data: bytes) -> None:
-        if len(data) > INT32_MAX - len(self.data):
-            raise UnreadableError(Problem.LARGE)
-        self.valid.append(True)
-        self.data += data
-        self.ends.append(len(self.data))
-
-    def cut(self, rows: int) -> int:
-        """Keep only the first `rows`, and give the rows of the columns in this one."""
-        del self.valid[rows:]
-        del self.bools[rows:]
-        if self.column.kind == ColumnKind.STRUCT:
-            return rows
-        del self.ends[rows + 1 :]
-        if self.column.kind in (ColumnKind.LIST, ColumnKind.MAP):
-            while self.dropped and self.dropped[-1] >= self.ends[-1]:
-                self.dropped.pop()
-        else:
-            del self.data[rows * self.column.width if self.column.kind == ColumnKind.FIXED else self.ends[-1] :]
-        return self.ends[-1]
-
-    def array(self, children: list[pa.Array]) -> pa.Array:
-        rows, kind = len(self.valid), self.column.kind
-        valid = None if all(self.valid) else pa.array(self.valid, pa.bool_()).buffers()[1]
-        buffers: list[pa.Buffer] = []
-        if self.dropped:
-            self.ends, children = without_entries(len(children[0]), self.ends, self.dropped, children)
-        if kind == ColumnKind.BOOLS:
-            buffers = [pa.array(self.bools, pa.bool_()).buffers()[1]]
-        elif kind == ColumnKind.FIXED:
-            buffers = [pa.py_buffer(bytes(self.data))]
-        elif kind in (ColumnKind.BYTES, ColumnKind.LIST, ColumnKind.MAP):
-            buffers = [pa.array(self.ends, pa.int32()).buffers()[1]]
-            if kind == ColumnKind.BYTES:
-                buffers.append(pa.py_buffer(bytes(self.data)))
-        return assembled(self.column, rows, valid, buffers, children)
-
-
-def sum_of(builders: list[Builder]) -> int:
-    return sum(builder.size for builder in builders)
 
 
 @dataclass
@@ -154,7 +56,7 @@ class CallFrame:
     column: int = -1
     left: int = 0
     back: int = 0
-    cursor: Cursor = field(default_factory=lambda: Cursor(b""))
+    cursor: AvroCursor = field(default_factory=lambda: AvroCursor(b""))
 
 
 def prepared(program: Program) -> Program:
@@ -162,16 +64,8 @@ def prepared(program: Program) -> Program:
     return program
 
 
-class Rows:
+class Rows(ValueRows):
     """One column of values, row after row."""
-
-    def __init__(self, columns: tuple[Column, ...], values: pa.Array, most_bytes: int) -> None:
-        self._columns = columns
-        self._builders = [Builder(column) for column in columns]
-        self._values = values
-        self._most_bytes = most_bytes
-        self._row = 0
-        self.problems: list[tuple[int, int | None, int, int]] = []
 
     def frame_id(self, row: int) -> int:
         """The id of a row's schema, behind a zero byte."""
@@ -181,14 +75,6 @@ class Rows:
         if len(value) < FRAME_SIZE or value[0] != 0:
             return NO_FRAME
         return int.from_bytes(value[1:FRAME_SIZE], "big")
-
-    def has_value(self, row: int) -> bool:
-        """Whether a row has a value."""
-        return bool(self._values[row].is_valid)
-
-    def is_full(self) -> bool:
-        """Whether the rows take the bytes that they may take."""
-        return self._row > 0 and sum_of(self._builders) >= self._most_bytes
 
     def run(self, known: dict[Any, Program], row: int, end: int, framed: bool) -> int:
         """Read the rows from `row` to `end`, up to one whose id is not `known` or until the columns are full; not
@@ -205,38 +91,15 @@ class Rows:
             row += 1
         return row
 
-    def null(self) -> None:
-        """A row without value."""
-        self._null(0)
-        self._row += 1
-
-    def finish(self) -> pa.Array:
-        """The column."""
-        arrays: dict[int, pa.Array] = {}
-        for i in reversed(range(len(self._columns))):
-            arrays[i] = self._builders[i].array([arrays[child] for child in self._columns[i].children])
-        return arrays[0]
-
     def _read(self, program: Program, value: bytes, row: int, schema_id: int | None) -> None:
         machine = _Machine(program, self._columns, self._builders, value)
         try:
             machine.run()
         except UnreadableError as error:
             self.problems.append((row, schema_id, machine.place, error.problem))
-            self._cut()
-            self._null(0)
-        self._row += 1
-
-    def _null(self, c: int) -> None:
-        for each in (c, *self._columns[c].inside):
-            self._builders[each].add_null()
-
-    def _cut(self) -> None:
-        """Leave no trace of the row that failed."""
-        rows = {0: self._row}
-        for c, (column, builder) in enumerate(zip(self._columns, self._builders, strict=True)):
-            inner = builder.cut(rows[c])
-            rows |= dict.fromkeys(column.children, inner)
+            self.malformed()
+        else:
+            self._row += 1
 
 
 class _Machine:
@@ -246,7 +109,7 @@ class _Machine:
         self._program = program
         self._columns = columns
         self.builders = builders
-        self.cursor = Cursor(value)
+        self.cursor = AvroCursor(value)
         self._frames: list[CallFrame] = []
         self._free = len(value) + FREE_ITEMS
         self._most_size = sum_of(builders) + LARGEST_BYTES + LARGEST_TIMES * len(value)
@@ -329,7 +192,7 @@ class _Machine:
 
     def default(self, step: Instruction) -> None:
         self.begin(CallFrame(cursor=self.cursor))
-        self.cursor = Cursor(self._program.constants[step.a])
+        self.cursor = AvroCursor(self._program.constants[step.a])
 
     def default_end(self, step: Instruction) -> None:
         self.cursor = self._frames.pop().cursor
@@ -357,7 +220,7 @@ class _Machine:
     def list_begin(self, step: Instruction) -> int | None:
         count = self.items(bool(step.b), first=True)
         if not count:
-            self.list_end(step.c)
+            end_list(self._columns, self.builders, step.c)
             return step.a
         self.begin(CallFrame(step.c, count))
         return None
@@ -372,30 +235,8 @@ class _Machine:
         if frame.left:
             return step.a
         self._frames.pop()
-        self.list_end(step.c)
+        end_list(self._columns, self.builders, step.c)
         return None
-
-    def list_end(self, c: int) -> None:
-        builder = self.builders[c]
-        inner = self.builders[self._columns[c].children[0]]
-        entries = len(inner.valid)
-        if entries > INT32_MAX:
-            raise UnreadableError(Problem.LARGE)
-        if builder.column.kind == ColumnKind.MAP:
-            self.drop_again(builder, inner, entries)
-        builder.valid.append(True)
-        builder.ends.append(entries)
-
-    def drop_again(self, builder: Builder, keys: Builder, entries: int) -> None:
-        """Of entries with the same key the last stays."""
-        last: dict[bytes, int] = {}
-        again = []
-        for entry in range(builder.ends[-1], entries):
-            key = bytes(keys.data[keys.ends[entry] : keys.ends[entry + 1]])
-            if key in last:
-                again.append(last[key])
-            last[key] = entry
-        builder.dropped += sorted(again)
 
     def skip_items(self, step: Instruction) -> int:
         count = self.cursor.number(64)
@@ -493,40 +334,3 @@ def nearest_float(value: int) -> float:
     kept = abs(value) >> extra
     kept += low > half or (low == half and kept & 1)
     return float((kept << extra) * (1 if value >= 0 else -1))
-
-
-def text_of(data: bytes) -> bytes:
-    """`data` as UTF-8: a replacement character for what is none, where Java's String has one."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        # Python has a replacement for each byte of an encoded surrogate, and Java has one for all three.
-        return _replaced(data)
-    return data
-
-
-def _replaced(data: bytes) -> bytes:
-    parts, at = [], 0
-    while at < len(data):
-        size = next((n for n in range(1, 5) if _is_character(data[at : at + n])), 0)
-        parts.append(data[at : at + size].decode() if size else "\ufffd")
-        at += size or _bad_size(data[at : at + 4])
-    return "".join(parts).encode()
-
-
-def _is_character(data: bytes) -> bool:
-    try:
-        return len(data.decode()) == 1
-    except UnicodeDecodeError:
-        return False
-
-
-def _bad_size(data: bytes) -> int:
-    """How many bytes one replacement stands for: as many as begin a character, or all of an encoded surrogate."""
-    if data[0] == 0xED and b"\xa0" <= data[1:2] < b"\xc0":
-        return 3 if b"\x80" <= data[2:3] < b"\xc0" else 2
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return max(error.end - error.start, 1) if error.start == 0 else 1
-    return 1

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor.values import java_texts
-from spark_kafka_group.executor.values._avro_py import text_of
+from spark_kafka_group.executor.values._columns_py import text_of
 from spark_kafka_group.executor.values.avro_defaults import zigzag
 from spark_kafka_group.executor.values.java_numbers import double_as_text
 from spark_kafka_group.executor.values.java_times import zone_of

@@ -1,4 +1,4 @@
-"""The instructions by which both twins read Avro values, and what they say of values that do not fit."""
+"""The instructions by which both twins read Avro values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import NamedTuple
 
-from spark_kafka_group.executor.values.value_contract import EXPANDED
+from spark_kafka_group.executor.values.value_contract import REASONS, Problem
 
 DAY_MICROS = 86_400_000_000
 FRAMES = 1000
@@ -78,44 +78,6 @@ class Do(IntEnum):
     CALL = auto()
     """Go to a, and come back at RETURN."""
     RETURN = auto()
-
-
-class Problem(IntEnum):
-    """Why a value is malformed."""
-
-    SHORT = 1
-    OVERLONG = auto()
-    NEGATIVE = auto()
-    BRANCH = auto()
-    SYMBOL = auto()
-    UNKNOWN_SYMBOL = auto()
-    ITEMS = auto()
-    FAR_TIME = auto()
-    NO_TIME = auto()
-    DIGITS = auto()
-    EMPTY_DECIMAL = auto()
-    DEPTH = auto()
-    LARGE = auto()
-    NOT_READ = auto()
-    EXPANDED = auto()
-
-
-REASONS = {
-    Problem.SHORT: "the value ends too early",
-    Problem.OVERLONG: "a number has too many bytes",
-    Problem.NEGATIVE: "a length is negative",
-    Problem.BRANCH: "a union has no branch of this number",
-    Problem.SYMBOL: "an enum has no symbol of this number",
-    Problem.UNKNOWN_SYMBOL: "the reader schema's enum has neither the symbol nor a default",
-    Problem.ITEMS: "an array or map has more items than the value has bytes",
-    Problem.FAR_TIME: "a time is too far away for its column",
-    Problem.NO_TIME: "a time is not one of a day",
-    Problem.DIGITS: "a decimal has more digits than its type",
-    Problem.EMPTY_DECIMAL: "a decimal has no bytes",
-    Problem.DEPTH: f"more than {FRAMES} types are inside each other",
-    Problem.LARGE: "the column has more than 2 GB with it: read less at a time",
-    Problem.EXPANDED: EXPANDED,
-}
 
 
 class Instruction(NamedTuple):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_group.executor.values.avro_columns import Column
 from spark_kafka_group.executor.values.avro_defaults import encoded
 from spark_kafka_group.executor.values.avro_instructions import Do, Instruction, Program
 from spark_kafka_group.executor.values.avro_resolution import SchemaResolution, Type, UnresolvableError, kind
+from spark_kafka_group.executor.values.value_columns import Column
 from spark_kafka_group.schemas.avro_schema import (
     NO_DEFAULT,
     Array,

@@ -1,12 +1,14 @@
 """Which schema a value is written with, where a header of its record says it: ``confluent-header``.
 
 Confluent's serializers with ``HeaderSchemaIdSerializer`` write a byte and what follows it: 0 and an id of 4 bytes, or 1
-and a GUID of 16 bytes.
+and a GUID of 16 bytes. Those of Protobuf write message indexes behind it, as they do before a value: which message of
+the schema it is, a path from the outside in.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,23 +21,37 @@ OF_ID, OF_GUID = 0, 1
 LENGTHS = {OF_ID: 5, OF_GUID: 17}
 
 
-def header_ids(headers: pa.Array, name: str) -> tuple[list[int | str | None], dict[int, str]]:
-    """The id or GUID that each row's header has, and why a row has none.
+MOST_INDEXES = 100
+MOST_INDEX_BYTES = 5
+Path = tuple[int, ...]
+
+
+class MessageKey(NamedTuple):
+    """The id or GUID of a schema, and Confluent's message indexes in it."""
+
+    schema: int | str
+    path: Path
+
+
+def header_ids(headers: pa.Array, name: str, with_indexes: bool = False) -> tuple[list[Any], dict[int, str]]:
+    """The id or GUID that each row's header has, and why a row has none; `with_indexes`, a MessageKey.
 
     Of several headers of this name the last counts, as it does for Java's consumers.
     `headers`: the column, which may be a slice; a row without headers is null or empty.
     """
-    ids: list[int | str | None] = [None] * len(headers)
+    ids: list[Any] = [None] * len(headers)
     keys, values = headers.flatten().flatten()
     is_named = pc.equal(keys, name)
     found = values.filter(is_named).dictionary_encode(null_encoding="encode")
-    meanings = [_meaning(value) for value in found.dictionary.to_pylist()]
+    meaning = _message_meaning if with_indexes else _meaning
+    meanings = [meaning(value) for value in found.dictionary.to_pylist()]
     rows = pc.list_parent_indices(headers).filter(is_named).to_pylist()
     for row, number in zip(rows, found.indices.to_pylist(), strict=True):
         ids[row] = meanings[number]
     if None not in ids:
         return ids, {}
-    unread = f"its header {name} is neither byte 0 and an id nor byte 1 and a GUID"
+    behind = ", with message indexes" if with_indexes else ""
+    unread = f"its header {name} is neither byte 0 and an id nor byte 1 and a GUID{behind}"
     reasons = dict.fromkeys((row for row, one in enumerate(ids) if one is None), f"its record has no header {name}")
     return ids, reasons | {row: unread for row in rows if row in reasons}
 
@@ -70,3 +86,42 @@ def _meaning(value: bytes | None) -> int | str | None:
     if not value or len(value) != LENGTHS.get(value[0]):
         return None
     return int.from_bytes(value[1:]) if value[0] == OF_ID else str(uuid.UUID(bytes=value[1:]))
+
+
+def _message_meaning(value: bytes | None) -> MessageKey | None:
+    size = LENGTHS.get(value[0], 0) if value else 0
+    found = message_indexes(value[size:]) if value and size else None
+    schema = _meaning(value[:size]) if value else None
+    return (
+        None
+        if found is None or schema is None or size + found[1] != len(value or b"")
+        else MessageKey(schema, found[0])
+    )
+
+
+def framed_message(value: bytes) -> tuple[MessageKey, int] | None:
+    """What is before a value, and its length: a zero byte, an id of four bytes, and message indexes."""
+    found = message_indexes(value[5 : 6 + MOST_INDEX_BYTES * (1 + MOST_INDEXES)]) if value[:1] == b"\0" else None
+    if found is None:
+        return None
+    return MessageKey(int.from_bytes(value[1:5]), found[0]), 5 + found[1]
+
+
+def message_indexes(data: bytes) -> tuple[Path, int] | None:
+    """Message indexes and how many bytes they have: a count and as many numbers, zig-zag. None is the first message."""
+    numbers: list[int] = []
+    at = 0
+    while not numbers or len(numbers) <= numbers[0]:
+        number = shift = 0
+        while True:
+            if at == len(data) or shift == 7 * MOST_INDEX_BYTES:
+                return None
+            number |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                break
+        numbers.append((number >> 1) ^ -(number & 1))
+        if not 0 <= numbers[0] <= MOST_INDEXES:
+            return None
+    return tuple(numbers[1:]) or (0,), at

@@ -21,12 +21,15 @@ from spark_kafka_group.options.typed_values import (
     CONFLUENT_HEADER,
     JSON,
     NULL,
+    PROTOBUF,
     TypedColumn,
 )
 from spark_kafka_group.values.schema import COLUMNS, EVERY
 
 if TYPE_CHECKING:
-    from spark_kafka_group.schemas.registry import RegistryPatience
+    from spark_kafka_group.executor.values.framing import MessageKey
+    from spark_kafka_group.schemas.protobuf_schema import ProtobufSchema
+    from spark_kafka_group.schemas.registry import RegisteredSchema, RegistryPatience
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ def bytes_columns(options: Options) -> tuple[str, ...]:
     needed = [RAW.get(name, name) for name in options.reading.columns]
     if options.values.on_malformed_value == DEAD_LETTER:
         needed += EVERY
-    if any(column.format in (AVRO, JSON) for column in options.typed):
+    if any(column.format in (AVRO, JSON, PROTOBUF) for column in options.typed):
         needed += ["topic", "partition", "offset"]
     if any(column.framing == CONFLUENT_HEADER for column in options.typed):
         needed.append("headers")
@@ -146,10 +149,10 @@ class TypedBatches:
             topic, partition, offset, f"the {column}{schema} is malformed{field}: {one.reason}{advice}"
         )
 
-    def _ids(self, column: TypedColumn, batch: pa.RecordBatch) -> tuple[list[int | str | None] | None, dict[int, str]]:
+    def _ids(self, column: TypedColumn, batch: pa.RecordBatch) -> tuple[list[Any] | None, dict[int, str]]:
         if column.framing != CONFLUENT_HEADER:
             return None, {}
-        return header_ids(batch.column("headers"), HEADERS[column.name])
+        return header_ids(batch.column("headers"), HEADERS[column.name], column.format == PROTOBUF)
 
     def _decoder(self, column: TypedColumn) -> ValueDecoder:
         framed = column.framing == CONFLUENT
@@ -159,6 +162,16 @@ class TypedBatches:
 
             writer_of = partial(self._writer, column)
             return AvroDecoder(column.schema, column.wanted, framed, writer_of, decoder, column.nullable)
+        if column.format == PROTOBUF:
+            from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
+            from spark_kafka_group.schemas import protobuf_schema
+            from spark_kafka_group.schemas.typed_columns import protobuf_options
+
+            schema, given = protobuf_schema.of_text(column.schema), protobuf_options(self._options.values)
+            check = partial(self._check_message, column, schema)
+            return ProtobufDecoder(
+                schema, column.message, column.wanted, framed, given, check, decoder, column.nullable
+            )
         if column.format == JSON:
             from spark_kafka_group.executor.values.json_decoder import json_decoder
             from spark_kafka_group.schemas.ddl import schema_of
@@ -173,18 +186,40 @@ class TypedBatches:
         from spark_kafka_group.schemas.registry import AVRO as KIND
         from spark_kafka_group.schemas.registry import registry_for
 
-        registry = registry_for(self._options.registry)
-        found = registry.schemas([key], self._patience()).get(key)
-        if found is None:
-            raise LookupError("the schema registry does not have its schema")
-        if found.kind != KIND:
-            raise LookupError(f"its schema is of type {found.kind}, not {KIND}")
+        found = self._registered(key, KIND)
         try:
-            text = registry.whole_text(found, self._patience())
+            text = registry_for(self._options.registry).whole_text(found, self._patience())
         except UnknownSchemaError as error:
             raise LookupError(str(error)) from error
         _warn_of_more(column, key, text)
         return text
+
+    def _registered(self, key: int | str, kind: str) -> RegisteredSchema:
+        from spark_kafka_group.schemas.registry import registry_for
+
+        found = registry_for(self._options.registry).schemas([key], self._patience()).get(key)
+        if found is None:
+            raise LookupError("the schema registry does not have its schema")
+        if found.kind != kind:
+            raise LookupError(f"its schema is of type {found.kind}, not {kind}")
+        return found
+
+    def _check_message(self, column: TypedColumn, schema: ProtobufSchema, key: MessageKey) -> None:
+        """Raise LookupError where a value is of another message than the column."""
+        from spark_kafka_group.schemas import proto_texts, protobuf_files
+        from spark_kafka_group.schemas.registry import PROTOBUF as KIND
+
+        if not self._options.registry.url or key.schema in column.own:
+            if key.path in schema.messages[column.message].paths:
+                return
+            raise LookupError(f"its message indexes {list(key.path)} are not those of {column.message}")
+        file = proto_texts.parsed(f"of schema {key.schema}", self._registered(key.schema, KIND).text)
+        names = protobuf_files.names_at(file, key.path)
+        if column.message not in names:
+            found = " or ".join(sorted(names)) or f"none, by its indexes {list(key.path)}"
+            raise LookupError(f"its message is {found}, and the column has {column.message}")
+        if column.wanted is None:
+            _say_more(column, key.schema, tuple(protobuf_files.fields_beyond(file, schema)))
 
     def _patience(self) -> RegistryPatience:
         from spark_kafka_group.schemas.registry import RegistryPatience
@@ -202,7 +237,12 @@ def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:
     from spark_kafka_group.schemas import avro_schema
 
     writer, reader = avro_schema.parse(text), avro_schema.parse(column.schema)
-    more = avro_schema.fields_beyond(writer, reader)
+    _say_more(column, key, tuple(avro_schema.fields_beyond(writer, reader)))
+
+
+@lru_cache(maxsize=1024)
+def _say_more(column: TypedColumn, key: int | str, more: tuple[str, ...]) -> None:
+    """Once in a process, which runs many tasks."""
     if more:
         named = ", ".join(more[:MOST_EXTRA]) + (", ..." if len(more) > MOST_EXTRA else "")
         log.warning(

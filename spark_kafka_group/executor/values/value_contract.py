@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum, auto
 from typing import Protocol
 
 import pyarrow as pa
@@ -22,6 +23,58 @@ class Malformed:
     schema_id: int | None
     field: str
     reason: str
+
+
+class Problem(IntEnum):
+    """Why a value of a binary format is malformed."""
+
+    SHORT = 1
+    OVERLONG = auto()
+    NEGATIVE = auto()
+    LARGE = auto()
+    EXPANDED = auto()
+    BRANCH = auto()
+    SYMBOL = auto()
+    UNKNOWN_SYMBOL = auto()
+    ITEMS = auto()
+    FAR_TIME = auto()
+    NO_TIME = auto()
+    DIGITS = auto()
+    EMPTY_DECIMAL = auto()
+    DEPTH = auto()
+    NOT_READ = auto()
+    TAG = auto()
+    GROUP = auto()
+    GROUPS = auto()
+    OTHER_TYPE = auto()
+    UNKNOWN_NUMBER = auto()
+    REQUIRED = auto()
+    NO_UTF8 = auto()
+
+
+REASONS = {
+    Problem.SHORT: "the value ends too early",
+    Problem.OVERLONG: "a number has too many bytes",
+    Problem.NEGATIVE: "a length is negative",
+    Problem.LARGE: "the column has more than 2 GB with it: read less at a time",
+    Problem.EXPANDED: EXPANDED,
+    Problem.BRANCH: "a union has no branch of this number",
+    Problem.SYMBOL: "an enum has no symbol of this number",
+    Problem.UNKNOWN_SYMBOL: "the reader schema's enum has neither the symbol nor a default",
+    Problem.ITEMS: "an array or map has more items than the value has bytes",
+    Problem.FAR_TIME: "a time is too far away for its column",
+    Problem.NO_TIME: "a time is not one of a day",
+    Problem.DIGITS: "a decimal has more digits than its type",
+    Problem.EMPTY_DECIMAL: "a decimal has no bytes",
+    Problem.DEPTH: "more than 1000 types are inside each other",
+    Problem.TAG: "a field has the number 0, or a wire type that there is not",
+    Problem.GROUP: "a group ends that has not begun",
+    Problem.GROUPS: "more than 100 groups are inside each other",
+    Problem.OTHER_TYPE: "the field was written with another type",
+    Problem.UNKNOWN_NUMBER: "an enum has no value of this number",
+    Problem.REQUIRED: "a required field is missing",
+    Problem.NO_UTF8: "a text is no UTF-8",
+}
 
 
 class ValueDecoder(Protocol):

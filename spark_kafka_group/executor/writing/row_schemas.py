@@ -128,18 +128,18 @@ def _registered(
     column: WrittenColumn, topic: str, options: SinkOptions, patience: RegistryPatience | None
 ) -> SchemaToWrite:
     registry, kind = registry_for(options.registry), KINDS[column.format]
-    _, _, _, subject, version = options.values.of_column(column.name)
-    subject = subject or f"{topic}-{column.name}"
+    given = options.values.of_column(column.name)
+    subject, version = given.subject or f"{topic}-{column.name}", given.version
     try:
         if not column.given:
             found = registry.version(subject, version, patience) if version else registry.latest(subject, patience)
             asked_by, instead = f"{column.name}Format={column.format}", f"give {column.name}Subject, or another format"
             of_kind(found, kind, asked_by, instead)
         else:
-            given = RegisteredSchema(column.given, kind)
+            written = RegisteredSchema(column.given, kind)
             if options.writing.auto_register:
-                registry.register(subject, given, patience)
-            found = registry.lookup(subject, given, patience)
+                registry.register(subject, written, patience)
+            found = registry.lookup(subject, written, patience)
     except UnknownSchemaError as error:
         advice = f"register it, set schema.registry.auto.register=true, or give {column.name}Subject"
         raise OptionError(f"{str(error).rstrip('.')}, and column {column.name} needs its schema: {advice}") from error
