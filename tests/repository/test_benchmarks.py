@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-HELPERS = {"actors", "common", "pictures", "render", "decoding_json", "decoding_values"}
+HELPERS = {"actors", "common", "pictures", "render", "decoding_json", "decoding_protobuf", "decoding_values"}
 MACHINE = {"date": "2026-01-02", "processor": "quick", "cores": 2, "python": "3.11.7", "commit": "aaaaaaa"}
 
 
