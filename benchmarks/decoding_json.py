@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.json
 from pyspark.sql.types import DataType
 
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values import _json_c, _json_py
-from spark_kafka_group.schemas.ddl import schema_of
 
 SEVEN = "id BIGINT, user STRING, amount DOUBLE, count INT, ok BOOLEAN, kind STRING, at TIMESTAMP"
 FORTY = ", ".join(f"field_{at:02} {('BIGINT', 'STRING', 'DOUBLE', 'STRING')[at % 4]}" for at in range(40))

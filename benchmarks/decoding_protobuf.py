@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 from decoding_values import rate
 
+from spark_kafka_group.executor.schemas import descriptor_sets, protobuf_files
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
-from spark_kafka_group.schemas import descriptor_sets, protobuf_files
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.protobuf_messages import classes, compiled

@@ -23,12 +23,12 @@ from pyspark.sql.types import BinaryType, StructField
 
 from spark_kafka_group.executor import decode, encode
 from spark_kafka_group.executor.reading.read import ARROW_BATCH_BYTES, read
+from spark_kafka_group.executor.schemas.typed_columns import resolved
 from spark_kafka_group.executor.values.typed_batches import MOST_BYTES, TypedBatches
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.executor.writing.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.schemas.typed_columns import resolved
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
 

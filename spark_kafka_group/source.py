@@ -107,8 +107,8 @@ class GroupKafkaDataSource(DataSource):
         options = self._options()
         if options.typed or not options.values.given():
             return options
+        from spark_kafka_group.executor.schemas.typed_columns import resolved
         from spark_kafka_group.executor.values.typed_batches import TypedBatches
-        from spark_kafka_group.schemas.typed_columns import resolved
 
         with in_one_sentence():
             decoding = dataclasses.replace(options, typed=resolved(options))
@@ -155,7 +155,7 @@ class GroupKafkaDataSource(DataSource):
 def _types(options: Options) -> dict[str, DataType]:
     if not options.typed:
         return {}
-    from spark_kafka_group.schemas.typed_columns import spark_types
+    from spark_kafka_group.executor.schemas.typed_columns import spark_types
 
     return spark_types(options)
 

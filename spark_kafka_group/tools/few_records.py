@@ -42,8 +42,8 @@ def with_texts(options: Options, rows: Sequence[dict[str, Any]]) -> Sequence[dic
     Raises OptionError, RegistryError."""
     if not options.values.given() or not rows:
         return rows
+    from spark_kafka_group.executor.schemas.typed_columns import resolved
     from spark_kafka_group.executor.values.typed_batches import TypedBatches
-    from spark_kafka_group.schemas.typed_columns import resolved
 
     typed = dataclasses.replace(options, typed=resolved(options))
     columns = {name: [row[name] for row in rows] for name in ("key", "value", "headers")}

@@ -13,11 +13,11 @@ import mutate
 import pyarrow as pa
 from twins import DisagreementError
 
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type
+from spark_kafka_group.executor.schemas.avro_schema import parse
+from spark_kafka_group.executor.schemas.avro_types import spark_type
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 from spark_kafka_group.executor.values.value_contract import Malformed
-from spark_kafka_group.schemas.arrow_types import arrow_type
-from spark_kafka_group.schemas.avro_schema import parse
-from spark_kafka_group.schemas.avro_types import spark_type
 
 sys.path.append(str(Path(__file__).parents[1] / "values"))
 from avro_cases import Case, case_of, damaged

@@ -17,9 +17,9 @@ import json_samples
 from columns import plain
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values.json_decoder import TWINS
 from spark_kafka_group.executor.values.value_contract import ValueDecoder
-from spark_kafka_group.schemas.ddl import schema_of
 
 SCHEMAS = 24
 SEPARATOR = b"\x1e"

@@ -12,10 +12,10 @@ import pyarrow as pa
 from avro_values import SIZE, as_sent, split
 from twins import DisagreementError
 
+from spark_kafka_group.executor.schemas import descriptor_sets, proto_texts, protobuf_files, protobuf_schema
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions, spark_type
 from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
 from spark_kafka_group.executor.values.value_contract import Malformed
-from spark_kafka_group.schemas import descriptor_sets, proto_texts, protobuf_files, protobuf_schema
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions, spark_type
 
 sys.path.append(str(Path(__file__).parents[1] / "values"))
 from protobuf_cases import case_of, damaged

@@ -10,9 +10,9 @@ from support.written_values import PROTOBUF, Written, confluent_protobuf
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.errors import GroupKafkaError, MalformedValueError
+from spark_kafka_group.executor.schemas.typed_columns import resolved, spark_types
 from spark_kafka_group.executor.values.typed_batches import TypedBatches
 from spark_kafka_group.options import Options
-from spark_kafka_group.schemas.typed_columns import resolved, spark_types
 
 WHO = 'syntax = "proto3"; package people; message Who { string name = 1; }'
 ORDER = """

@@ -9,9 +9,9 @@ from support.http_answers import endpoint
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.errors import GroupKafkaError, OptionError, RegistryError, RegistryTimeoutError
+from spark_kafka_group.executor.schemas import registry_requests
+from spark_kafka_group.executor.schemas.registry import Registry, RegistryPatience
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
-from spark_kafka_group.schemas import registry_requests
-from spark_kafka_group.schemas.registry import Registry, RegistryPatience
 
 OK = "HTTP/1.1 200 OK\r\n"
 HUSH = "hush-7f3a"

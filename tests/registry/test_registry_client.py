@@ -13,17 +13,17 @@ from support.http_answers import endpoint, front
 from support.registries import Srfake
 
 from spark_kafka_group.errors import OptionError, RegistryError, RegistryTimeoutError, UnknownSchemaError
-from spark_kafka_group.options.checks import check_registry
-from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
-from spark_kafka_group.options.security import Secret
-from spark_kafka_group.schemas import registry as client
-from spark_kafka_group.schemas.registry import (
+from spark_kafka_group.executor.schemas import registry as client
+from spark_kafka_group.executor.schemas.registry import (
     RegisteredSchema,
     Registry,
     RegistryPatience,
     SchemaReference,
     registry_for,
 )
+from spark_kafka_group.options.checks import check_registry
+from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
+from spark_kafka_group.options.security import Secret
 
 ONCE = RegistryPatience(attempts=1)
 FOR_EVER = RegistryPatience()

@@ -15,9 +15,9 @@ from support.written_values import confluent
 
 from spark_kafka_group import GroupKafkaDataSource, GroupKafkaListener, explore, group_batch, read_where
 from spark_kafka_group.errors import GroupKafkaError, OptionError, RegistryError
+from spark_kafka_group.executor.schemas.typed_columns import resolved
 from spark_kafka_group.executor.values.typed_batches import TypedBatches
 from spark_kafka_group.options import Options
-from spark_kafka_group.schemas.typed_columns import resolved
 from spark_kafka_group.testing import wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs/values.md").read_text()

@@ -8,9 +8,9 @@ from support import Record, name, options, produce, topic_with
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.executor.schemas.ddl import schema_of
+from spark_kafka_group.executor.schemas.registry import Registry
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
-from spark_kafka_group.schemas.ddl import schema_of
-from spark_kafka_group.schemas.registry import Registry
 
 ORDER = {
     "type": "record",

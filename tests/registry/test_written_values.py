@@ -10,9 +10,9 @@ import pytest
 from support import name
 from support.written_values import JSON, confluent, debezium_avro, debezium_change, debezium_json
 
+from spark_kafka_group.executor.schemas.registry import Registry, RegistryPatience
 from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, header_ids
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
-from spark_kafka_group.schemas.registry import Registry, RegistryPatience
 from spark_kafka_group.values.schema import COLUMNS
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}

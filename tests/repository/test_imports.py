@@ -22,19 +22,18 @@ ALLOWED = {
     "assignors": {"errors", "values"},
     "options": {"assignors", "errors", "text", "values"},
     "wire": {"assignors", "errors", "offsets_topic", "options", "text", "values"},
-    "schemas": {"errors", "options", "text", "values", "wire"},
     "transactions": {"errors", "options", "text", "values", "wire"},
     "driver": {"assignors", "errors", "options", "text", "transactions", "values", "wire"},
-    "executor": {"errors", "options", "schemas", "text", "values", "wire"},
+    "executor": {"errors", "options", "text", "values", "wire"},
     "sink": {"driver", "errors", "executor", "options", "spark", "transactions", "values", "wire"},
-    "source": {"driver", "errors", "executor", "options", "schemas", "sink", "spark", "values"},
+    "source": {"driver", "errors", "executor", "options", "sink", "spark", "values"},
     "live": {"text", "values"},
     "batch": {"assignors", "driver", "errors", "live", "options", "spark", "values", "wire"},
     "metrics": {"errors", "text", "values"},
     "listener": {"errors", "metrics", "options", "spark", "text", "values", "wire"},
     "processing": {"errors", "executor", "metrics", "options", "spark", "text", "values", "wire"},
     "tools": {
-        "errors", "executor", "live", "offsets_topic", "options", "schemas", "spark", "text", "transactions", "values",
+        "errors", "executor", "live", "offsets_topic", "options", "spark", "text", "transactions", "values",
         "wire",
     },
     "explore": {"errors", "executor", "options", "text", "tools", "values", "wire"},
@@ -224,7 +223,7 @@ import sys
 from dataclasses import replace
 from spark_kafka_group.executor.values.typed_batches import TypedBatches
 from spark_kafka_group.options import Options
-from spark_kafka_group.schemas.typed_columns import resolved
+from spark_kafka_group.executor.schemas.typed_columns import resolved
 given = dict(zip(("valueFormat", "valueSchema"), sys.argv[1:]))
 options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **given})
 TypedBatches(replace(options, typed=resolved(options)))

@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from protobuf_cases import Case
 
+from spark_kafka_group.executor.schemas import descriptor_sets, protobuf_files
+from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
-from spark_kafka_group.schemas import descriptor_sets, protobuf_files
-from spark_kafka_group.schemas.protobuf_schema import ProtobufSchema
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
 
 OPTIONS = st.builds(
     ProtobufOptions,

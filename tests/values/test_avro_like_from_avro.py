@@ -15,11 +15,11 @@ import pytest
 from avro_cases import Case, case_of, varint
 from from_avro import plain, read, with_avro
 
+from spark_kafka_group.executor.schemas.arrow_types import nullable
+from spark_kafka_group.executor.schemas.avro_schema import parse
+from spark_kafka_group.executor.schemas.avro_types import spark_type
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 from spark_kafka_group.executor.values.avro_instructions import REASONS, Problem
-from spark_kafka_group.schemas.arrow_types import nullable
-from spark_kafka_group.schemas.avro_schema import parse
-from spark_kafka_group.schemas.avro_types import spark_type
 
 SEED = int(os.environ.get("AVRO_SEED", "1"))
 EACH = int(os.environ.get("AVRO_VALUES", "30"))

@@ -17,14 +17,14 @@ from from_avro import with_avro
 from py4j.protocol import Py4JJavaError
 from written_samples import Making, column, frame_of, struct_of
 
+from spark_kafka_group.executor.schemas.avro_from_spark import avro_schema_of
+from spark_kafka_group.executor.schemas.avro_schema import parse
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values._columns_py import text_of
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 from spark_kafka_group.executor.values.avro_plan import avro_plan
 from spark_kafka_group.executor.values.value_encoder import TWINS
 from spark_kafka_group.executor.values.write_plan import bound
-from spark_kafka_group.schemas.avro_from_spark import avro_schema_of
-from spark_kafka_group.schemas.avro_schema import parse
-from spark_kafka_group.schemas.ddl import schema_of
 
 ROWS = 20
 
@@ -112,7 +112,7 @@ def test_our_decoder_and_fastavro_read_what_is_written(monkeypatch):
 
 
 def _type(text):
-    from spark_kafka_group.schemas.avro_types import spark_type
+    from spark_kafka_group.executor.schemas.avro_types import spark_type
 
     return spark_type(parse(text))
 
@@ -171,7 +171,7 @@ DIFFERENCES = {
 def test_it_differs_from_to_avro(avro, name):
     from decimal import Decimal
 
-    from spark_kafka_group.schemas.arrow_types import arrow_type
+    from spark_kafka_group.executor.schemas.arrow_types import arrow_type
 
     ddl, kind, values, written = DIFFERENCES[name]
     schema = R | {"fields": [{"name": "f", "type": kind}]}

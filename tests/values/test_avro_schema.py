@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from spark_kafka_group.schemas.arrow_types import arrow_type
-from spark_kafka_group.schemas.avro_schema import (
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type
+from spark_kafka_group.executor.schemas.avro_schema import (
     AvroSchemaError,
     Enum,
     Fixed,
@@ -16,7 +16,7 @@ from spark_kafka_group.schemas.avro_schema import (
     parse,
     with_references,
 )
-from spark_kafka_group.schemas.avro_types import spark_type
+from spark_kafka_group.executor.schemas.avro_types import spark_type
 
 
 def of(schema):

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import DataType, StructField, StructType
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.schemas.ddl import schema_of
+from spark_kafka_group.executor.schemas.ddl import schema_of
 
 TEXTS = (
     "a INT", "int", "INT ",

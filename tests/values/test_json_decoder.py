@@ -11,9 +11,9 @@ from columns import plain
 from pyspark.sql.types import DataType
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values.json_decoder import StringDecoder, json_decoder
 from spark_kafka_group.executor.values.value_contract import Malformed
-from spark_kafka_group.schemas.ddl import schema_of
 
 ORDER = "id BIGINT, at STRUCT<day: DATE, zone: STRING>, items ARRAY<STRUCT<n: INT>>"
 

@@ -15,8 +15,8 @@ from from_json import fails_a_query, from_json_of, is_malformed
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import StructType
 
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values.json_decoder import StringDecoder, json_decoder
-from spark_kafka_group.schemas.ddl import schema_of
 
 EVERY = (
     "a INT, s STRING, d DATE, t TIMESTAMP, n TIMESTAMP_NTZ, e DECIMAL(10,2), b BINARY, f DOUBLE, "

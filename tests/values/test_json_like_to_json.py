@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType, YearMonthIntervalType
 from written_samples import FIELDS_OF_JSON, column, frame_of, struct_of
 
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values.json_plan import json_plan
 from spark_kafka_group.executor.values.value_encoder import TWINS
 from spark_kafka_group.executor.values.write_plan import bound
-from spark_kafka_group.schemas.ddl import schema_of
 
 ROWS = 20
 A_FLOAT = re.compile(r"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from columns import plain
 
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values.json_decoder import TWINS
-from spark_kafka_group.schemas.ddl import schema_of
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "+05:30")
 FRAMES = (b"\0\0\0\0\7", b"\0\0\0\0\7", b"\0\xff\xff\xff\xff", b"\1", b"")

@@ -11,16 +11,16 @@ import pytest
 from avro_cases import varint
 from protobuf_cases import varint as wire
 
+from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
+from spark_kafka_group.executor.schemas.ddl import schema_of
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
+from spark_kafka_group.executor.schemas.typed_columns import resolved
 from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 from spark_kafka_group.executor.values.json_decoder import json_decoder
 from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
 from spark_kafka_group.executor.values.typed_batches import MOST_BYTES, TypedBatches
 from spark_kafka_group.executor.values.value_contract import EXPANDED, LARGEST_BYTES, LARGEST_TIMES
 from spark_kafka_group.options import Options
-from spark_kafka_group.schemas import proto_texts, protobuf_files
-from spark_kafka_group.schemas.ddl import schema_of
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
-from spark_kafka_group.schemas.typed_columns import resolved
 
 MIB = 1 << 20
 TEXT = "x" * MIB

@@ -7,10 +7,10 @@ import pytest
 from protobuf_cases import varint
 from protobuf_decoding import rows_of
 
+from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.executor.values.framing import framed_message, message_indexes
 from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
-from spark_kafka_group.schemas import proto_texts, protobuf_files
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
 
 PROTO3 = 'syntax = "proto3"; '
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from protobuf_cases import WRAPPERS, case_of
 from protobuf_decoding import OPTIONS, decoder_of, rows_of
 
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.executor.values._columns_py import text_of
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
 
 NAMES = {0: "RED", 1: "GREEN", -5: "BLUE", 1 << 30: "FAR"}
 MASKS = {Of.TYPE_UINT32: 32, Of.TYPE_FIXED32: 32, Of.TYPE_UINT64: 64, Of.TYPE_FIXED64: 64}

@@ -12,7 +12,7 @@ import pytest
 from protobuf_cases import case_of
 from protobuf_decoding import decoder_of, rows_of
 
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.spark.installation import java
 from spark_kafka_group.testing.download import cache_directory, once, retrieve
 

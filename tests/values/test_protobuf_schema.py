@@ -9,9 +9,9 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.schemas import descriptor_sets, proto_texts, protobuf_files, protobuf_schema
-from spark_kafka_group.schemas.protobuf_schema import ProtobufSchemaError
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions, spark_type
+from spark_kafka_group.executor.schemas import descriptor_sets, proto_texts, protobuf_files, protobuf_schema
+from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchemaError
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions, spark_type
 
 INCLUDED = Path(protoc.__file__).parent / "_proto"
 

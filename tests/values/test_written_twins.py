@@ -141,7 +141,7 @@ UNFIT = {
 def test_a_row_that_does_not_fit_is_named(name):
     from decimal import Decimal
 
-    from spark_kafka_group.schemas.arrow_types import arrow_type
+    from spark_kafka_group.executor.schemas.arrow_types import arrow_type
 
     inner, kind, values, row, why = UNFIT[name]
     spark = StructType([StructField("f", inner)])

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_group.schemas.arrow_types import arrow_type
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type
 
 SIMPLE = (
     BinaryType(), BooleanType(), ByteType(), DateType(), DecimalType(10, 2), DecimalType(38, 18), DecimalType(5, 0),

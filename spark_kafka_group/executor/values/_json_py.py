@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type, chosen, nullable
 from spark_kafka_group.executor.values import json_types
 from spark_kafka_group.executor.values.java_numbers import decimal_of, double_as_text, float_of
 from spark_kafka_group.executor.values.java_times import Zone, date_of, local_timestamp_of, timestamp_of, zone_of
@@ -52,7 +53,6 @@ from spark_kafka_group.executor.values.json_tokens import (
     as_spark,
 )
 from spark_kafka_group.executor.values.value_contract import EXPANDED, LARGEST_BYTES, LARGEST_TIMES, NO_LIMIT, Malformed
-from spark_kafka_group.schemas.arrow_types import arrow_type, chosen, nullable
 
 PIECE_BYTES = 1 << 20  # of documents and their columns: so much is Python's objects at once
 FRAME_SIZE = 5  # a zero byte and the schema's id

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor import compiled_twin
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type, chosen, nullable
+from spark_kafka_group.executor.schemas.avro_schema import AvroSchemaError, parse
+from spark_kafka_group.executor.schemas.avro_types import spark_type
 from spark_kafka_group.executor.values.avro_instructions import Program
 from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
 from spark_kafka_group.executor.values.value_columns import columns_of
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
-from spark_kafka_group.schemas.arrow_types import arrow_type, chosen, nullable
-from spark_kafka_group.schemas.avro_schema import AvroSchemaError, parse
-from spark_kafka_group.schemas.avro_types import spark_type
 
 TWINS = compiled_twin.Twins(
     __name__.rpartition(".")[0],

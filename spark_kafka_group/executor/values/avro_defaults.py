@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES
-from spark_kafka_group.schemas.avro_schema import (
+from spark_kafka_group.executor.schemas.avro_schema import (
     NO_DEFAULT,
     Array,
     AvroSchema,
@@ -21,6 +19,8 @@ from spark_kafka_group.schemas.avro_schema import (
     name_of,
     shortened,
 )
+from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
+from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES
 
 
 def encoded(schema: AvroSchema, field: Field) -> bytes:

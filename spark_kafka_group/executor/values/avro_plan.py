@@ -31,10 +31,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from spark_kafka_group.executor.values.avro_defaults import encoded, zigzag
-from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.write_plan import Put, Step, WritePlan
-from spark_kafka_group.schemas.avro_schema import (
+from spark_kafka_group.executor.schemas.avro_schema import (
     MAX_DEPTH,
     NO_DEFAULT,
     Array,
@@ -52,7 +49,10 @@ from spark_kafka_group.schemas.avro_schema import (
     name_of,
     parse,
 )
-from spark_kafka_group.schemas.avro_types import MAX_DECIMAL, SIMPLE, WIDENED
+from spark_kafka_group.executor.schemas.avro_types import MAX_DECIMAL, SIMPLE, WIDENED
+from spark_kafka_group.executor.values.avro_defaults import encoded, zigzag
+from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
+from spark_kafka_group.executor.values.write_plan import Put, Step, WritePlan
 
 Type = Primitive | Array | Map | Union | Named
 

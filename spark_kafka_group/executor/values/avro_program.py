@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_group.executor.values.avro_defaults import encoded
-from spark_kafka_group.executor.values.avro_instructions import Do, Instruction, Program
-from spark_kafka_group.executor.values.avro_resolution import SchemaResolution, Type, UnresolvableError, kind
-from spark_kafka_group.executor.values.value_columns import Column
-from spark_kafka_group.schemas.avro_schema import (
+from spark_kafka_group.executor.schemas.avro_schema import (
     NO_DEFAULT,
     Array,
     AvroSchema,
@@ -26,7 +22,11 @@ from spark_kafka_group.schemas.avro_schema import (
     Union,
     is_null,
 )
-from spark_kafka_group.schemas.avro_types import WIDENED
+from spark_kafka_group.executor.schemas.avro_types import WIDENED
+from spark_kafka_group.executor.values.avro_defaults import encoded
+from spark_kafka_group.executor.values.avro_instructions import Do, Instruction, Program
+from spark_kafka_group.executor.values.avro_resolution import SchemaResolution, Type, UnresolvableError, kind
+from spark_kafka_group.executor.values.value_columns import Column
 
 MAX_INSTRUCTIONS = 1_000_000
 MILLIS = ("timestamp-millis", "local-timestamp-millis", "time-micros")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spark_kafka_group.schemas.avro_schema import (
+from spark_kafka_group.executor.schemas.avro_schema import (
     NO_DEFAULT,
     Array,
     AvroSchema,

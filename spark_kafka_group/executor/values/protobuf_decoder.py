@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_group.executor import compiled_twin
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type, chosen, nullable
+from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions, spark_type
 from spark_kafka_group.executor.values.framing import MessageKey, framed_message
 from spark_kafka_group.executor.values.protobuf_program import program
 from spark_kafka_group.executor.values.value_columns import columns_of
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
-from spark_kafka_group.schemas.arrow_types import arrow_type, chosen, nullable
-from spark_kafka_group.schemas.protobuf_schema import ProtobufSchema
-from spark_kafka_group.schemas.protobuf_types import ProtobufOptions, spark_type
 
 TWINS = compiled_twin.Twins(
     __name__.rpartition(".")[0],

@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from spark_kafka_group.executor.values.value_columns import Column
-from spark_kafka_group.executor.values.value_contract import REASONS, Problem
-from spark_kafka_group.schemas.protobuf_schema import (
+from spark_kafka_group.executor.schemas.protobuf_schema import (
     ENUM,
     MESSAGE,
     ProtobufEnum,
@@ -23,7 +21,9 @@ from spark_kafka_group.schemas.protobuf_schema import (
     ProtobufSchema,
     ProtobufSchemaError,
 )
-from spark_kafka_group.schemas.protobuf_types import DUMMY, ProtobufOptions, is_time
+from spark_kafka_group.executor.schemas.protobuf_types import DUMMY, ProtobufOptions, is_time
+from spark_kafka_group.executor.values.value_columns import Column
+from spark_kafka_group.executor.values.value_contract import REASONS, Problem
 
 GROUPS = 100
 """Most groups inside each other that are read over, as in Java."""

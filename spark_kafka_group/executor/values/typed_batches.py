@@ -27,9 +27,9 @@ from spark_kafka_group.options.typed_values import (
 from spark_kafka_group.values.schema import COLUMNS, EVERY
 
 if TYPE_CHECKING:
+    from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema
+    from spark_kafka_group.executor.schemas.registry import RegisteredSchema, RegistryPatience
     from spark_kafka_group.executor.values.framing import MessageKey
-    from spark_kafka_group.schemas.protobuf_schema import ProtobufSchema
-    from spark_kafka_group.schemas.registry import RegisteredSchema, RegistryPatience
 
 log = logging.getLogger(__name__)
 
@@ -163,9 +163,9 @@ class TypedBatches:
             writer_of = partial(self._writer, column)
             return AvroDecoder(column.schema, column.wanted, framed, writer_of, decoder, column.nullable)
         if column.format == PROTOBUF:
+            from spark_kafka_group.executor.schemas import protobuf_schema
+            from spark_kafka_group.executor.schemas.typed_columns import protobuf_options
             from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
-            from spark_kafka_group.schemas import protobuf_schema
-            from spark_kafka_group.schemas.typed_columns import protobuf_options
 
             schema, given = protobuf_schema.of_text(column.schema), protobuf_options(self._options.values)
             check = partial(self._check_message, column, schema)
@@ -173,8 +173,8 @@ class TypedBatches:
                 schema, column.message, column.wanted, framed, given, check, decoder, column.nullable
             )
         if column.format == JSON:
+            from spark_kafka_group.executor.schemas.ddl import schema_of
             from spark_kafka_group.executor.values.json_decoder import json_decoder
-            from spark_kafka_group.schemas.ddl import schema_of
 
             return json_decoder(schema_of(column.schema), column.wanted, framed, column.time_zone, decoder)
         from spark_kafka_group.executor.values.json_decoder import StringDecoder
@@ -183,8 +183,8 @@ class TypedBatches:
 
     def _writer(self, column: TypedColumn, key: int | str) -> str:
         """The schema that a value was written with; LookupError where the registry does not have it."""
-        from spark_kafka_group.schemas.registry import AVRO as KIND
-        from spark_kafka_group.schemas.registry import registry_for
+        from spark_kafka_group.executor.schemas.registry import AVRO as KIND
+        from spark_kafka_group.executor.schemas.registry import registry_for
 
         found = self._registered(key, KIND)
         try:
@@ -195,7 +195,7 @@ class TypedBatches:
         return text
 
     def _registered(self, key: int | str, kind: str) -> RegisteredSchema:
-        from spark_kafka_group.schemas.registry import registry_for
+        from spark_kafka_group.executor.schemas.registry import registry_for
 
         found = registry_for(self._options.registry).schemas([key], self._patience()).get(key)
         if found is None:
@@ -206,8 +206,8 @@ class TypedBatches:
 
     def _check_message(self, column: TypedColumn, schema: ProtobufSchema, key: MessageKey) -> None:
         """Raise LookupError where a value is of another message than the column."""
-        from spark_kafka_group.schemas import proto_texts, protobuf_files
-        from spark_kafka_group.schemas.registry import PROTOBUF as KIND
+        from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
+        from spark_kafka_group.executor.schemas.registry import PROTOBUF as KIND
 
         if not self._options.registry.url or key.schema in column.own:
             if key.path in schema.messages[column.message].paths:
@@ -222,7 +222,7 @@ class TypedBatches:
             _say_more(column, key.schema, tuple(protobuf_files.fields_beyond(file, schema)))
 
     def _patience(self) -> RegistryPatience:
-        from spark_kafka_group.schemas.registry import RegistryPatience
+        from spark_kafka_group.executor.schemas.registry import RegistryPatience
 
         if self._outlives:
             return RegistryPatience(limit_ms=self._options.connection.max_broker_outage_ms)
@@ -234,7 +234,7 @@ def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:
     """Say which fields of a writer's schema the column does not have: once in a process, which runs many tasks."""
     if column.wanted is not None:
         return
-    from spark_kafka_group.schemas import avro_schema
+    from spark_kafka_group.executor.schemas import avro_schema
 
     writer, reader = avro_schema.parse(text), avro_schema.parse(column.schema)
     _say_more(column, key, tuple(avro_schema.fields_beyond(writer, reader)))

@@ -8,7 +8,7 @@ from enum import IntEnum, auto
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
-from spark_kafka_group.schemas.arrow_types import arrow_type
+from spark_kafka_group.executor.schemas.arrow_types import arrow_type
 
 
 class ColumnKind(IntEnum):

@@ -15,6 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql.types import CharType, StringType, VarcharType
 
 from spark_kafka_group.errors import OptionError, UnknownSchemaError
+from spark_kafka_group.executor.schemas import registry as registries
+from spark_kafka_group.executor.schemas.avro_from_spark import avro_schema_of
+from spark_kafka_group.executor.schemas.registry import RegisteredSchema, RegistryPatience, of_kind, registry_for
+from spark_kafka_group.executor.schemas.typed_columns import own_zone, text_given
 from spark_kafka_group.executor.values.java_times import zone_of
 from spark_kafka_group.executor.values.json_plan import json_plan
 from spark_kafka_group.executor.values.value_encoder import plan_of
@@ -29,10 +33,6 @@ from spark_kafka_group.options.typed_values import (
     SchemaToWrite,
     WrittenColumn,
 )
-from spark_kafka_group.schemas import registry as registries
-from spark_kafka_group.schemas.avro_from_spark import avro_schema_of
-from spark_kafka_group.schemas.registry import RegisteredSchema, RegistryPatience, of_kind, registry_for
-from spark_kafka_group.schemas.typed_columns import own_zone, text_given
 
 KINDS = {AVRO: registries.AVRO, JSON: registries.JSON}
 

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_group.errors import OptionError, UnwritableRowError
+from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.values import _write_py
 from spark_kafka_group.executor.writing import typed_rows
 from spark_kafka_group.executor.writing.row_schemas import with_schemas
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.schemas.ddl import schema_of
 
 COLUMNS = schema_of("value STRUCT<a: INT, s: STRING>, key STRING, headers ARRAY<STRUCT<key: STRING, value: BINARY>>")
 ROWS = 100

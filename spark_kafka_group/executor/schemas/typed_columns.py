@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import DataType, StringType
 
 from spark_kafka_group.errors import OptionError, UnknownSchemaError
+from spark_kafka_group.executor.schemas.arrow_types import chosen, nullable
 from spark_kafka_group.options.typed_values import (
     BINARY,
     CONFLUENT,
@@ -22,14 +23,13 @@ from spark_kafka_group.options.typed_values import (
     TypedColumn,
     TypedValues,
 )
-from spark_kafka_group.schemas.arrow_types import chosen, nullable
 from spark_kafka_group.text.foreign_text import excerpt
 
 if TYPE_CHECKING:
+    from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema
+    from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
+    from spark_kafka_group.executor.schemas.registry import RegisteredSchema, Registry
     from spark_kafka_group.options import Options
-    from spark_kafka_group.schemas.protobuf_schema import ProtobufSchema
-    from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
-    from spark_kafka_group.schemas.registry import RegisteredSchema, Registry
 
 FILE = "file:"
 
@@ -39,16 +39,16 @@ def spark_type(column: TypedColumn, values: TypedValues) -> DataType:
     if column.format == STRING:
         return StringType()
     if column.format == JSON:
-        from spark_kafka_group.schemas.ddl import schema_of
+        from spark_kafka_group.executor.schemas.ddl import schema_of
 
         found = schema_of(column.schema)
     elif column.format == PROTOBUF:
-        from spark_kafka_group.schemas import protobuf_schema, protobuf_types
+        from spark_kafka_group.executor.schemas import protobuf_schema, protobuf_types
 
         schema = protobuf_schema.of_text(column.schema)
         found = protobuf_types.spark_type(schema, column.message, protobuf_options(values))
     else:
-        from spark_kafka_group.schemas import avro_schema, avro_types
+        from spark_kafka_group.executor.schemas import avro_schema, avro_types
 
         found = avro_types.spark_type(avro_schema.parse(column.schema))
     return chosen(nullable(found) if column.nullable else found, column.wanted)
@@ -78,7 +78,7 @@ def protobuf_options(values: TypedValues) -> ProtobufOptions:
         raise OptionError(
             "convert.any.fields.to.json must be false: an Any is a struct here, and its field value has the bytes"
         )
-    from spark_kafka_group.schemas.protobuf_types import ProtobufOptions
+    from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 
     return ProtobufOptions(
         values.enums_as_ints,
@@ -121,7 +121,7 @@ def _given(column: TypedColumn, given: ColumnOptions, where: str) -> TypedColumn
     text = given.schema or ""
     if given.format != PROTOBUF:
         return replace(column, schema=text_given(text, where))
-    from spark_kafka_group.schemas import descriptor_sets, proto_texts, protobuf_files
+    from spark_kafka_group.executor.schemas import descriptor_sets, proto_texts, protobuf_files
 
     if given.descriptor_file is not None:
         files = descriptor_sets.files(_read(given.descriptor_file.removeprefix(FILE), where))
@@ -131,7 +131,7 @@ def _given(column: TypedColumn, given: ColumnOptions, where: str) -> TypedColumn
 
 
 def _of_message(column: TypedColumn, schema: ProtobufSchema, message: str | None) -> TypedColumn:
-    from spark_kafka_group.schemas import protobuf_schema
+    from spark_kafka_group.executor.schemas import protobuf_schema
 
     found = schema.message(message)
     return replace(column, schema=protobuf_schema.as_text(schema.only(found.name)), message=found.name)
@@ -169,9 +169,9 @@ def _read(path: str, option: str) -> bytes:
 
 def _latest(options: Options, column: TypedColumn) -> tuple[str, TypedColumn]:
     """The column by the schema of its subject: the given one, or those of the topics, which have to be the same."""
-    from spark_kafka_group.schemas import avro_schema
-    from spark_kafka_group.schemas import registry as registries
-    from spark_kafka_group.schemas.protobuf_schema import ProtobufSchemaError
+    from spark_kafka_group.executor.schemas import avro_schema
+    from spark_kafka_group.executor.schemas import registry as registries
+    from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchemaError
 
     registry, given = registries.registry_for(options.registry), options.values.of_column(column.name)
     name, kind = column.name, registries.PROTOBUF if given.format == PROTOBUF else registries.AVRO
@@ -207,7 +207,7 @@ def _latest(options: Options, column: TypedColumn) -> tuple[str, TypedColumn]:
 
 def _registered(column: TypedColumn, registry: Registry, schema: RegisteredSchema, message: str | None) -> TypedColumn:
     """A column by a schema of Protobuf, and those that it needs."""
-    from spark_kafka_group.schemas import proto_texts, protobuf_files
+    from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
 
     own = f"of subject {schema.subject}"
     files = [proto_texts.parsed(own, schema.text)]

@@ -6,7 +6,7 @@ import base64
 import re
 from collections import defaultdict
 
-from spark_kafka_group.schemas.protobuf_files import (
+from spark_kafka_group.executor.schemas.protobuf_files import (
     ENCODING,
     ENUM_TYPE,
     GROUP,
@@ -21,7 +21,7 @@ from spark_kafka_group.schemas.protobuf_files import (
     DeclaredMessage,
     Features,
 )
-from spark_kafka_group.schemas.protobuf_schema import MAX_DEPTH, MAX_TEXT, ProtobufSchemaError
+from spark_kafka_group.executor.schemas.protobuf_schema import MAX_DEPTH, MAX_TEXT, ProtobufSchemaError
 
 KINDS = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",

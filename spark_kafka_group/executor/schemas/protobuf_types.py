@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_group.schemas.protobuf_schema import (
+from spark_kafka_group.executor.schemas.protobuf_schema import (
     ENUM,
     MAX_DEPTH,
     MESSAGE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_group.schemas.protobuf_schema import (
+from spark_kafka_group.executor.schemas.protobuf_schema import (
     ENUM,
     MESSAGE,
     SCALARS,

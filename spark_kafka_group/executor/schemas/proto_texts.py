@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from spark_kafka_group.schemas.descriptor_sets import of_base64, unescaped
-from spark_kafka_group.schemas.protobuf_files import (
+from spark_kafka_group.executor.schemas.descriptor_sets import of_base64, unescaped
+from spark_kafka_group.executor.schemas.protobuf_files import (
     GROUP,
     OPTIONAL,
     REPEATED,
@@ -22,7 +22,7 @@ from spark_kafka_group.schemas.protobuf_files import (
     DeclaredMessage,
     Features,
 )
-from spark_kafka_group.schemas.protobuf_schema import MAX_DEPTH, MAX_TEXT, SCALARS, ProtobufSchemaError
+from spark_kafka_group.executor.schemas.protobuf_schema import MAX_DEPTH, MAX_TEXT, SCALARS, ProtobufSchemaError
 from spark_kafka_group.text.foreign_text import excerpt
 
 TOKEN = re.compile(

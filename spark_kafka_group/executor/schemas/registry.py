@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from spark_kafka_group.errors import RegistryError, RegistryTimeoutError, UnknownSchemaError
+from spark_kafka_group.executor.schemas.avro_schema import with_references
+from spark_kafka_group.executor.schemas.registry_requests import RegistryRequests
 from spark_kafka_group.options.schema_registry import SchemaRegistry
-from spark_kafka_group.schemas.avro_schema import with_references
-from spark_kafka_group.schemas.registry_requests import RegistryRequests
 from spark_kafka_group.text.foreign_text import excerpt, printable
 
 log = logging.getLogger(__name__)

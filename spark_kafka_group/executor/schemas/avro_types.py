@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimeType,
 )
 
-from spark_kafka_group.schemas.avro_schema import (
+from spark_kafka_group.executor.schemas.avro_schema import (
     MAX_DEPTH,
     Array,
     AvroSchema,

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from spark_kafka_group.schemas.avro_schema import parse
+from spark_kafka_group.executor.schemas.avro_schema import parse
 
 SIMPLE: dict[type[DataType], Any] = {
     BooleanType: "boolean", ByteType: "int", ShortType: "int", IntegerType: "int", LongType: "long",
