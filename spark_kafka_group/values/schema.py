@@ -52,7 +52,9 @@ def why_others(given: StructType, columns: tuple[str, ...], typed: Mapping[str, 
     """Why a read cannot have the columns that a table or a user gives it; None if they are its own."""
     own, asked = (_named(schema) for schema in (spark_schema(columns, typed), given))
     if [(name.lower(), kind) for name, kind in asked] == [(name.lower(), kind) for name, kind in own]:
-        return None
+        never_null = ", ".join(field.name for field in given.fields if not field.nullable)
+        # Spark believes it, and leaves IS NULL out of plans.
+        return f"the table, or schema(), has NOT NULL for {never_null}: leave it out" if never_null else None
     wanted, others = (", ".join(f"{name} {kind}" for name, kind in found) for found in (own, asked))
     return (
         f"the table, or schema(), has the columns {others}, and the source has {wanted}: give these, in this order, or "

@@ -59,6 +59,13 @@ def test_an_error_of_a_stream_s_reader_is_its_first_call_s_and_not_lost(first_ca
     reader.stop()
 
 
+def test_a_given_schema_without_nulls_is_refused_as_spark_would_leave_is_null_out_of_plans():
+    source = GroupKafkaDataSource(SETTINGS | {"columns": "key,value"})
+    source.reader(StructType().add("key", "binary").add("value", "binary"))
+    with pytest.raises(OptionError, match="has NOT NULL for value: leave it out"):
+        source.reader(StructType().add("key", "binary").add("value", "binary", nullable=False))
+
+
 IMPORTING = """
 import os, sys
 before = dict(os.environ)
