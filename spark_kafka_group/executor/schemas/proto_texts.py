@@ -50,10 +50,10 @@ def parsed(name: str, text: str) -> DeclaredFile:
         raise ProtobufSchemaError(f"the .proto text has {len(text)} characters, and {MAX_TEXT} are allowed")
     if BASE64.fullmatch(text):
         return of_base64(name, text)
-    return _Parser(name, text).file()
+    return _ProtoParser(name, text).file()
 
 
-class _Parser:
+class _ProtoParser:
     """One parse: tokens, and the place in them."""
 
     def __init__(self, name: str, text: str) -> None:

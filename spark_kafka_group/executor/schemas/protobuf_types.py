@@ -78,7 +78,7 @@ def spark_type(schema: ProtobufSchema, name: str, options: ProtobufOptions) -> S
     ProtobufSchemaError
         For a recursive message without `max_depth`, and one that is too large for a table.
     """
-    return _SparkTypes(schema, options).whole(schema.messages[name])
+    return _MessageTypes(schema, options).whole(schema.messages[name])
 
 
 def is_time(message: ProtobufMessage) -> bool:
@@ -90,7 +90,7 @@ def is_time(message: ProtobufMessage) -> bool:
     )
 
 
-class _SparkTypes:
+class _MessageTypes:
     """Counts the columns, as messages that are used twice by each other become more and more of them."""
 
     def __init__(self, schema: ProtobufSchema, options: ProtobufOptions) -> None:

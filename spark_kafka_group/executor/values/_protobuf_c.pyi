@@ -3,7 +3,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.values.protobuf_program import Program
+from spark_kafka_group.executor.values.protobuf_program import MessageProgram
 from spark_kafka_group.executor.values.value_columns import Column
 
 class Rows:
@@ -16,4 +16,4 @@ class Rows:
     def is_full(self) -> bool: ...
     def finish(self) -> pa.Array: ...
 
-def prepared(program: Program) -> Any: ...
+def prepared(program: MessageProgram) -> Any: ...

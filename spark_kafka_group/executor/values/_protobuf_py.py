@@ -23,10 +23,10 @@ from spark_kafka_group.executor.values._columns_py import (
 from spark_kafka_group.executor.values.protobuf_program import (
     GROUPS,
     Absent,
-    Do,
+    FieldKind,
     FieldPlan,
     MessagePlan,
-    Program,
+    MessageProgram,
     Shape,
     Wire,
 )
@@ -42,7 +42,7 @@ MOST_SECONDS = INT64_MAX // 1_000_000
 Payload = int | bytes
 
 
-def prepared(program: Program) -> Program:
+def prepared(program: MessageProgram) -> MessageProgram:
     """A program as ``Rows.run`` takes it."""
     return program
 
@@ -50,7 +50,7 @@ def prepared(program: Program) -> Program:
 class Rows(ValueRows):
     """One column of values, row after row. A problem is a row, a message, a field, and a ``Problem``."""
 
-    def run(self, program: Program, prefixes: Sequence[bytes], row: int, end: int) -> int:
+    def run(self, program: MessageProgram, prefixes: Sequence[bytes], row: int, end: int) -> int:
         """Read the rows from `row` to `end`, up to one that begins with none of `prefixes` or until the columns are
         full."""
         while row < end and not self.is_full():
@@ -65,8 +65,8 @@ class Rows(ValueRows):
             row += 1
         return row
 
-    def _read(self, program: Program, value: bytes, row: int) -> None:
-        machine = _Machine(program, self._columns, self._builders, len(value))
+    def _read(self, program: MessageProgram, value: bytes, row: int) -> None:
+        machine = _MessageMachine(program, self._columns, self._builders, len(value))
         try:
             machine.message(0, [value])
         except UnreadableError as error:
@@ -76,10 +76,12 @@ class Rows(ValueRows):
             self._row += 1
 
 
-class _Machine:
+class _MessageMachine:
     """One value, read by a program; `at` and `field` are the message and the field where it is."""
 
-    def __init__(self, program: Program, columns: tuple[Column, ...], builders: list[Builder], size: int) -> None:
+    def __init__(
+        self, program: MessageProgram, columns: tuple[Column, ...], builders: list[Builder], size: int
+    ) -> None:
         self._program, self._columns, self._builders = program, columns, builders
         self._most_size = sum_of(builders) + LARGEST_BYTES + LARGEST_TIMES * size
         self.at, self.field = 0, -1
@@ -127,7 +129,7 @@ class _Machine:
                 cases[field.oneof] = i
                 if before != i:
                     seen.pop(before, None)
-            if field.shape == Shape.ONE and field.do != Do.MESSAGE:
+            if field.shape == Shape.ONE and field.do != FieldKind.MESSAGE:
                 seen[i] = payload
             else:
                 seen.setdefault(i, []).append((wire, payload))
@@ -189,7 +191,7 @@ class _Machine:
                 if number % LOOKED_AT_OF == 0 and sum_of(self._builders) > self._most_size:
                     raise UnreadableError(Problem.EXPANDED)
             end_list(self._columns, self._builders, field.column)
-        elif field.do == Do.MESSAGE:
+        elif field.do == FieldKind.MESSAGE:
             if found is None and field.absent != Absent.DEFAULT:
                 self._null(field.column)
             else:
@@ -210,7 +212,7 @@ class _Machine:
 
     def _items(self, field: FieldPlan, wire: int, payload: Payload) -> None:
         """Add an item of a list, or those that are packed, or an entry of a map."""
-        if field.do == Do.MESSAGE:
+        if field.do == FieldKind.MESSAGE:
             assert isinstance(payload, bytes)
             at, which = self.at, self.field
             self.message(field.inner, [payload])
@@ -232,18 +234,18 @@ class _Machine:
     def _scalar(self, field: FieldPlan, c: int, payload: Payload) -> None:
         builder, do = self._builders[c], field.do
         if isinstance(payload, bytes):
-            if do == Do.CHECKED_TEXT and text_of(payload) is not payload:
+            if do == FieldKind.CHECKED_TEXT and text_of(payload) is not payload:
                 raise UnreadableError(Problem.NO_UTF8)
-            builder.add_bytes(text_of(payload) if do == Do.TEXT else payload)
-        elif do == Do.BOOL:
+            builder.add_bytes(text_of(payload) if do == FieldKind.TEXT else payload)
+        elif do == FieldKind.BOOL:
             builder.valid.append(True)
             builder.bools.append(payload != 0)
-        elif do == Do.ENUM_NAME:
+        elif do == FieldKind.ENUM_NAME:
             number, enum = signed(payload, 32), self._program.enums[field.inner]
             builder.add_bytes(enum.names.get(number, b"%s%d" % (enum.unknown, number)))
-        elif do == Do.UINT64_AS_DECIMAL:
+        elif do == FieldKind.UINT64_AS_DECIMAL:
             builder.add_fixed(payload.to_bytes(16, "little"))
-        elif do == Do.UINT32_AS_LONG:
+        elif do == FieldKind.UINT32_AS_LONG:
             builder.add_fixed(struct.pack("<q", payload & 0xFFFFFFFF))
         else:
             number = whole(do, payload)
@@ -258,7 +260,7 @@ class _Machine:
         self._builders[plan.time].add_fixed(struct.pack("<q", micros))
 
 
-NARROW = (Do.INT32, Do.SINT32, Do.FIXED32, Do.ENUM_NAME, Do.ENUM_NUMBER)
+NARROW = (FieldKind.INT32, FieldKind.SINT32, FieldKind.FIXED32, FieldKind.ENUM_NAME, FieldKind.ENUM_NUMBER)
 
 
 def signed(payload: Payload, bits: int) -> int:
@@ -268,18 +270,18 @@ def signed(payload: Payload, bits: int) -> int:
     return low - ((low >> bits - 1) << bits)
 
 
-def whole(do: Do, payload: Payload) -> int:
+def whole(do: FieldKind, payload: Payload) -> int:
     """A whole number of 32 or 64 bits, or the bits of a fraction."""
     assert isinstance(payload, int)
-    if do == Do.SINT32:
+    if do == FieldKind.SINT32:
         return zigzag(payload & 0xFFFFFFFF)
-    if do == Do.SINT64:
+    if do == FieldKind.SINT64:
         return zigzag(payload)
-    return signed(payload, 32 if do in (*NARROW, Do.UINT32_AS_LONG) else 64)
+    return signed(payload, 32 if do in (*NARROW, FieldKind.UINT32_AS_LONG) else 64)
 
 
-def significant(do: Do, payload: Payload) -> bool:
+def significant(do: FieldKind, payload: Payload) -> bool:
     """Whether a payload is not that of the default value."""
     if isinstance(payload, bytes):
         return bool(payload)
-    return bool(payload if do in (Do.BOOL, Do.FIXED64) else whole(do, payload))
+    return bool(payload if do in (FieldKind.BOOL, FieldKind.FIXED64) else whole(do, payload))

@@ -40,7 +40,7 @@ class Wire(IntEnum):
     FIXED32 = 5
 
 
-class Do(IntEnum):
+class FieldKind(IntEnum):
     """What becomes of a field's bytes. Names are those of the types in the schema."""
 
     INT32 = 1
@@ -81,18 +81,21 @@ class Absent(IntEnum):
 
 
 WIRES = {
-    **dict.fromkeys((Do.FIXED32,), Wire.FIXED32),
-    **dict.fromkeys((Do.FIXED64,), Wire.FIXED64),
-    **dict.fromkeys((Do.TEXT, Do.CHECKED_TEXT, Do.BYTES, Do.MESSAGE), Wire.BYTES),
+    **dict.fromkeys((FieldKind.FIXED32,), Wire.FIXED32),
+    **dict.fromkeys((FieldKind.FIXED64,), Wire.FIXED64),
+    **dict.fromkeys((FieldKind.TEXT, FieldKind.CHECKED_TEXT, FieldKind.BYTES, FieldKind.MESSAGE), Wire.BYTES),
 }
 """The wire type of each; others are VARINT, and a delimited message is a GROUP."""
 DOES = {
-    "double": Do.FIXED64, "float": Do.FIXED32, "int64": Do.INT64, "uint64": Do.INT64, "int32": Do.INT32,
-    "fixed64": Do.FIXED64, "fixed32": Do.FIXED32, "bool": Do.BOOL, "string": Do.TEXT, "bytes": Do.BYTES,
-    "uint32": Do.INT32, "sfixed32": Do.FIXED32, "sfixed64": Do.FIXED64, "sint32": Do.SINT32, "sint64": Do.SINT64,
-    MESSAGE: Do.MESSAGE, ENUM: Do.ENUM_NAME,
+    "double": FieldKind.FIXED64, "float": FieldKind.FIXED32, "int64": FieldKind.INT64, "uint64": FieldKind.INT64,
+    "int32": FieldKind.INT32,
+    "fixed64": FieldKind.FIXED64, "fixed32": FieldKind.FIXED32, "bool": FieldKind.BOOL, "string": FieldKind.TEXT,
+    "bytes": FieldKind.BYTES,
+    "uint32": FieldKind.INT32, "sfixed32": FieldKind.FIXED32, "sfixed64": FieldKind.FIXED64,
+    "sint32": FieldKind.SINT32, "sint64": FieldKind.SINT64,
+    MESSAGE: FieldKind.MESSAGE, ENUM: FieldKind.ENUM_NAME,
 }  # fmt: skip
-UPCAST = {"uint32": Do.UINT32_AS_LONG, "uint64": Do.UINT64_AS_DECIMAL}
+UPCAST = {"uint32": FieldKind.UINT32_AS_LONG, "uint64": FieldKind.UINT64_AS_DECIMAL}
 
 
 class FieldPlan(NamedTuple):
@@ -104,7 +107,7 @@ class FieldPlan(NamedTuple):
 
     number: int
     wire: Wire
-    do: Do
+    do: FieldKind
     shape: Shape
     column: int
     inner: int
@@ -116,7 +119,7 @@ class FieldPlan(NamedTuple):
     name: str
 
 
-NEVER = FieldPlan(0, Wire.BYTES, Do.TEXT, Shape.ONE, -1, -1, -1, Absent.NULL, False, False, b"", "")
+NEVER = FieldPlan(0, Wire.BYTES, FieldKind.TEXT, Shape.ONE, -1, -1, -1, Absent.NULL, False, False, b"", "")
 """A field that no value has: none has the number 0."""
 
 
@@ -138,7 +141,7 @@ class EnumTable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
+class MessageProgram:
     """The plans of messages, the value's first, and the tables of enums."""
 
     messages: tuple[MessagePlan, ...]
@@ -152,12 +155,12 @@ class Program:
 
 def program(
     schema: ProtobufSchema, name: str, spark: DataType, columns: tuple[Column, ...], options: ProtobufOptions
-) -> Program:
+) -> MessageProgram:
     """The program that reads a message into the columns of `spark`, its type or some fields of it."""
-    return _Maker(schema, columns, options).made(schema.messages[name], spark)
+    return _MessageMaker(schema, columns, options).made(schema.messages[name], spark)
 
 
-class _Maker:
+class _MessageMaker:
     """Writes one program."""
 
     def __init__(self, schema: ProtobufSchema, columns: tuple[Column, ...], options: ProtobufOptions) -> None:
@@ -165,9 +168,9 @@ class _Maker:
         self._messages: list[MessagePlan | None] = []
         self._enums: dict[str, EnumTable] = {}
 
-    def made(self, message: ProtobufMessage, spark: DataType) -> Program:
+    def made(self, message: ProtobufMessage, spark: DataType) -> MessageProgram:
         self._message(message, spark, 0)
-        return Program(tuple(plan for plan in self._messages if plan is not None), tuple(self._enums.values()))
+        return MessageProgram(tuple(plan for plan in self._messages if plan is not None), tuple(self._enums.values()))
 
     def _message(self, message: ProtobufMessage, spark: DataType, c: int) -> int:
         """Write how a message is read into a struct, a time, or what its only field is in; the index of its plan."""
@@ -213,13 +216,13 @@ class _Maker:
         do = DOES[field.kind]
         if self._options.upcast_unsigned:
             do = UPCAST.get(field.kind, do)
-        if do == Do.TEXT and field.checked:
-            do = Do.CHECKED_TEXT
-        if do == Do.ENUM_NAME and self._options.enums_as_ints:
-            do = Do.ENUM_NUMBER
+        if do == FieldKind.TEXT and field.checked:
+            do = FieldKind.CHECKED_TEXT
+        if do == FieldKind.ENUM_NAME and self._options.enums_as_ints:
+            do = FieldKind.ENUM_NUMBER
         wire = Wire.GROUP if field.delimited else WIRES.get(do, Wire.VARINT)
         shape, inner = Shape.LIST if field.repeated else Shape.ONE, -1
-        if do == Do.MESSAGE and spark is not None:
+        if do == FieldKind.MESSAGE and spark is not None:
             if isinstance(spark, MapType):
                 shape, inner = Shape.MAP, self._entry(field, spark, c)
             elif isinstance(spark, ArrayType):
@@ -253,13 +256,13 @@ class _Maker:
             return Absent.NULL
         return Absent.DEFAULT if self._options.emit_defaults else Absent.NULL_OR_ZERO
 
-    def _default(self, field: ProtobufField, do: Do) -> int | bytes:
+    def _default(self, field: ProtobufField, do: FieldKind) -> int | bytes:
         text = field.default
-        if do in (Do.TEXT, Do.CHECKED_TEXT, Do.BYTES):
-            return (text or "").encode("latin-1" if do == Do.BYTES else "utf-8", "replace")
+        if do in (FieldKind.TEXT, FieldKind.CHECKED_TEXT, FieldKind.BYTES):
+            return (text or "").encode("latin-1" if do == FieldKind.BYTES else "utf-8", "replace")
         if field.kind == ENUM and text is None:
             return self._schema.enums[field.type_name].values[0][1] & MASK if field.closed else 0
-        if not text or do == Do.MESSAGE:
+        if not text or do == FieldKind.MESSAGE:
             return 0
         try:
             return _bits(field.kind, text)
