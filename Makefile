@@ -71,7 +71,7 @@ $(VENV)/.decoder: $(VENV)/.dependencies setup.py $(DECODER)
 
 $(VENV)/.installed: $(VENV)/.decoder $(SOURCES)
 	@echo 'installing the package into $(VENV)'
-	@rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
+	@rm -rf build && SPARK_KAFKA_GROUP_COMPILED=1 $(BIN)/pip install -q --no-deps --force-reinstall .
 	@touch $@
 
 $(VENV)/spark.jsa: $(VENV)/.dependencies tests/support/spark_classes.py

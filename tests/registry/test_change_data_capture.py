@@ -66,7 +66,9 @@ def last_rows(changes):
     return {key: row for key, row in last.items() if not row.deleted}
 
 
-@pytest.mark.parametrize("heading", FORMS)
+@pytest.mark.parametrize(
+    "heading", [pytest.param(form, marks=() if form in ("Avro", None) else pytest.mark.soak) for form in FORMS]
+)
 def test_the_last_change_of_each_key_is_the_row_that_the_database_has(kafka, apicurio, changes, heading):
     topic, write = name("shop.public.orders"), FORMS[heading]
     day = DayOfChanges(7, 1000, 100, truncates=heading != "Flattened changes")
