@@ -237,7 +237,7 @@ REFUSED = {
     "a schema that is no Avro": ({"valueSchema": '{"type": "nothing"}'}, "valueSchema: .*nothing"),
     "a field that is not there": ({"columns": "value.no"}, "has no field no: it has id, amount, who"),
     "a field of bytes": (
-        {"columns": "value.no", "valueFormat": "binary", "schema.registry.url": None}, "set valueFormat to json or avro"
+        {"columns": "value.no", "valueFormat": "binary", "schema.registry.url": None}, "set valueFormat to json, avro"
     ),
     "a format without a schema": ({"schema.registry.url": None}, "needs schema.registry.url, or valueSchema"),
     "json without a schema": ({"valueFormat": "json"}, "needs valueSchema, such as"),

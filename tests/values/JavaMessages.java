@@ -10,6 +10,7 @@ import com.google.protobuf.Descriptors.Descriptor;
 import com.google.protobuf.Descriptors.EnumValueDescriptor;
 import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.DynamicMessage;
+import com.google.protobuf.UninitializedMessageException;
 import java.io.BufferedInputStream;
 import java.io.DataInputStream;
 import java.io.FileInputStream;
@@ -64,7 +65,7 @@ public class JavaMessages {
                 }
             }
             return struct(message);
-        } catch (IOException | ArithmeticException error) {
+        } catch (IOException | ArithmeticException | UninitializedMessageException error) {
             return "malformed";
         }
     }

@@ -108,9 +108,14 @@ def _column(options: Options, name: str) -> TypedColumn:
             column = _given(column, given, where)
         else:
             where, column = _latest(options, column)
-        spark_type(column, values)  # an error now, not in a task
     except OptionError:
         raise
+    except ValueError as error:
+        raise OptionError(f"{where}: {error}") from error
+    if given.format == PROTOBUF:
+        protobuf_options(values)
+    try:
+        spark_type(column, values)  # an error now, not in a task
     except ValueError as error:
         raise OptionError(f"{where}: {error}") from error
     return column
