@@ -36,6 +36,7 @@ def stream(heading):
     if heading:
         section = PAGE.partition(f"\n## {heading}\n")[2]
         events = re.search(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)[1]
+    begin = begin.replace("from deltalake import DeltaTable\n", "")  # for what saves changes
     return begin + events + ("" if "changes = " in events else changes)
 
 
