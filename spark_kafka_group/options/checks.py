@@ -152,39 +152,39 @@ def _values_can_be_decoded(options: Sections) -> str | None:
     if values.time_zone is not None and JSON not in kinds:
         return "timeZone needs valueFormat or keyFormat, json"
     of_protobuf = [name for name in OF_PROTOBUF if name in values.given()]
-    return (
-        f"{of_protobuf[0]} needs valueFormat or keyFormat, protobuf" if of_protobuf and PROTOBUF not in kinds else None
-    )
+    if of_protobuf and PROTOBUF not in kinds:
+        return f"{of_protobuf[0]} needs valueFormat or keyFormat, protobuf"
+    return None
 
 
 WITH_FIELDS = "json, avro or protobuf"
 
 
 def _problem_of_column(options: Sections, column: str, kind: str) -> str | None:
-    _, schema, framing, subject, version, descriptors, message = options.values.of_column(column)
-    of_protobuf = {"DescriptorFile": descriptors, "Message": message}
-    given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version, **of_protobuf}
-    first = next((f"{column}{what}" for what, value in given.items() if value is not None), None)
+    given = options.values.of_column(column)
     if kind in (BINARY, STRING):
-        return f"{first} needs {column}Format, {WITH_FIELDS}" if first else None
+        names = given.given(column)
+        return f"{names[0]} needs {column}Format, {WITH_FIELDS}" if names else None
     if kind == PROTOBUF:
         return _problem_of_protobuf(options, column)
-    first = next((f"{column}{what}" for what, value in of_protobuf.items() if value is not None), None)
-    if first is not None:
-        return f"{first} needs {column}Format=protobuf"
+    of_protobuf = given.given(column, "DescriptorFile", "Message")
+    if of_protobuf:
+        return f"{of_protobuf[0]} needs {column}Format=protobuf"
+    of_subject = given.given(column, "Subject", "SchemaVersion")
     if kind == JSON:
-        if schema is None:
+        if given.schema is None:
             return f"{column}Format=json needs {column}Schema, such as 'id BIGINT, name STRING'"
-        return f"{first} has no meaning with {column}Format=json: remove it" if subject or version else None
-    if schema is not None and (subject or version):
-        return f"{column}Schema and {column}{'Subject' if subject else 'SchemaVersion'} are both given: one of them"
+        return f"{of_subject[0]} has no meaning with {column}Format=json: remove it" if of_subject else None
+    if given.schema is not None and of_subject:
+        return f"{column}Schema and {of_subject[0]} are both given: one of them"
     if not options.registry.url:
-        if schema is None:
+        framing = given.framing
+        if given.schema is None:
             return f"{column}Format=avro needs schema.registry.url, or {column}Schema"
         if framing in (CONFLUENT, CONFLUENT_HEADER):
             return f"{column}Framing={framing} needs schema.registry.url, for the schemas that values were written with"
-        return f"{column}Subject needs schema.registry.url" if subject or version else None
-    return _problem_of_pattern(options, column) if schema is None and subject is None else None
+        return None
+    return _problem_of_pattern(options, column) if given.schema is None and given.subject is None else None
 
 
 def _problem_of_pattern(options: Sections, column: str) -> str | None:
@@ -197,18 +197,18 @@ def _problem_of_pattern(options: Sections, column: str) -> str | None:
 
 
 def _problem_of_protobuf(options: Sections, column: str) -> str | None:
-    _, schema, _, subject, version, descriptors, message = options.values.of_column(column)
-    sources = {"Schema": schema, "DescriptorFile": descriptors, "Subject": subject, "SchemaVersion": version}
-    given = [f"{column}{what}" for what, value in sources.items() if value is not None]
-    if (schema is not None or descriptors is not None) and len(given) > 1:
-        return f"{given[0]} and {given[1]} are both given: one of them"
-    if descriptors is not None and message is None:
+    given = options.values.of_column(column)
+    has_file, has_schema = given.descriptor_file is not None, given.schema is not None
+    sources = given.given(column, "Schema", "DescriptorFile", "Subject", "SchemaVersion")
+    if (has_schema or has_file) and len(sources) > 1:
+        return f"{sources[0]} and {sources[1]} are both given: one of them"
+    if has_file and given.message is None:
         return f"{column}DescriptorFile needs {column}Message, the name of the message"
-    if schema is not None or descriptors is not None:
+    if has_schema or has_file:
         return None
     if not options.registry.url:
         return f"{column}Format=protobuf needs schema.registry.url, {column}DescriptorFile or {column}Schema"
-    return _problem_of_pattern(options, column) if subject is None else None
+    return _problem_of_pattern(options, column) if given.subject is None else None
 
 
 def _plugins_can_be_loaded(options: Sections) -> str | None:

@@ -210,21 +210,21 @@ def _values_can_be_encoded(options: SinkOptions) -> str | None:
 
 
 def _problem_of_column(options: SinkOptions, column: str) -> str | None:
-    kind, schema, framing, subject, version, _, _ = options.values.of_column(column)
-    given = {"Schema": schema, "Framing": framing, "Subject": subject, "SchemaVersion": version}
-    first = next((f"{column}{what}" for what, value in given.items() if value is not None), None)
+    given = options.values.of_column(column)
+    kind, schema, framing, subject, version, _, _ = given
+    names = given.given(column)
     if kind == PROTOBUF:
         return f"{column}Format=protobuf is for reading only: write bytes, or take avro or json"
     if kind in (BINARY, STRING):
-        return f"{first} needs {column}Format, avro or json" if first else None
+        return f"{names[0]} needs {column}Format, avro or json" if names else None
     if not options.registry.url:
         if kind == AVRO and schema is None:
             return f"{column}Format=avro needs schema.registry.url, or {column}Schema"
         if kind == JSON and schema is not None:
             return f"{column}Schema has no meaning where JSON is written without schema.registry.url: leave it out"
         if subject or version or framing not in (None, NONE):
-            named = f"{column}Subject" if subject else f"{column}SchemaVersion" if version else f"{column}Framing"
-            return f"{named} needs schema.registry.url"
+            named = given.given(column, "Subject", "SchemaVersion", "Framing")
+            return f"{named[0]} needs schema.registry.url"
         return None
     if version and (schema is not None or options.writing.auto_register):
         other = f"{column}Schema" if schema is not None else "schema.registry.auto.register"

@@ -26,6 +26,10 @@ OF_PROTOBUF = (
 """from_protobuf's options."""
 
 
+SUFFIXES = ("Schema", "Framing", "Subject", "SchemaVersion", "DescriptorFile", "Message")
+"""Of the names of a column's options, in the order of ColumnOptions."""
+
+
 class ColumnOptions(NamedTuple):
     """The options of one column."""
 
@@ -36,6 +40,11 @@ class ColumnOptions(NamedTuple):
     version: int | None
     descriptor_file: str | None
     message: str | None
+
+    def given(self, column: str, *suffixes: str) -> list[str]:
+        """The names of options that are given, but the format's; by default all, else those that end so."""
+        named = dict(zip(SUFFIXES, self[1:], strict=True))
+        return [f"{column}{suffix}" for suffix in suffixes or SUFFIXES if named[suffix] is not None]
 
 
 @dataclass(frozen=True, repr=False)

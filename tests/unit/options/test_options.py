@@ -382,3 +382,24 @@ def test_every_option_is_used_beyond_its_declaration():
         "kafka.ssl.truststore.type",
         "kafka.ssl.keystore.type",
     ]  # by getattr, in options/checks
+
+
+URL, SCHEMA = {"schema.registry.url": "http://localhost:8081"}, {"valueSchema": "id INT"}
+AVRO, JSON, PROTOBUF = {"valueFormat": "avro"}, {"valueFormat": "json"}, {"valueFormat": "protobuf"}
+CONTRADICTORY_FORMATS = {
+    "valueSchema needs valueFormat, json, avro or protobuf": SCHEMA,
+    "keyFraming needs keyFormat, json, avro or protobuf": {"keyFraming": "none"},
+    "valueSubject has no meaning with valueFormat=json: remove it": JSON | SCHEMA | URL | {"valueSubject": "s"},
+    "valueSchemaVersion has no meaning with valueFormat=json: remove it": JSON | SCHEMA | {"valueSchemaVersion": 1},
+    "valueMessage needs valueFormat=protobuf": JSON | SCHEMA | {"valueMessage": "M"},
+    "valueSchema and valueSubject are both given: one of them": AVRO | SCHEMA | URL | {"valueSubject": "s"},
+    "valueSchema and valueSchemaVersion are both given: one of them": PROTOBUF | SCHEMA | {"valueSchemaVersion": 1},
+    "valueDescriptorFile needs valueMessage, the name of the message": PROTOBUF | {"valueDescriptorFile": "f"},
+}
+
+
+@pytest.mark.parametrize("message", CONTRADICTORY_FORMATS)
+def test_formats_that_make_no_sense_are_refused(message):
+    with pytest.raises(OptionError) as refused:
+        parse(**CONTRADICTORY_FORMATS[message])
+    assert str(refused.value) == message
