@@ -363,7 +363,7 @@ def _whole(number: Any) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
-def is_null(node: Node) -> bool:
+def is_null(node: Node | Named) -> bool:
     """Whether a union's branch is the null."""
     return isinstance(node, Primitive) and node.kind == "null"
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
     from spark_kafka_group.executor.schemas.registry import RegisteredSchema, Registry
     from spark_kafka_group.options import Options
+    from spark_kafka_group.options.sink_options import SinkOptions
 
 FILE = "file:"
 
@@ -96,7 +97,7 @@ def _is_typed(options: Options, name: str) -> bool:
 
 def _column(options: Options, name: str) -> TypedColumn:
     values, given = options.values, options.values.of_column(name)
-    framing = given.framing or (CONFLUENT if options.registry.url else NONE)
+    framing = framing_of(options, name)
     zone = values.time_zone or own_zone()
     everything = given.format == JSON or values.on_malformed_value == NULL
     column = TypedColumn(name, given.format, framing, "", options.reading.fields_of(name), zone, nullable=everything)
@@ -140,6 +141,11 @@ def _of_message(column: TypedColumn, schema: ProtobufSchema, message: str | None
 
     found = schema.message(message)
     return replace(column, schema=protobuf_schema.as_text(schema.only(found.name)), message=found.name)
+
+
+def framing_of(options: Options | SinkOptions, name: str) -> str:
+    """The framing of ``key`` or ``value``: by default Confluent's where there is a registry."""
+    return options.values.of_column(name).framing or (CONFLUENT if options.registry.url else NONE)
 
 
 def own_zone() -> str:

@@ -14,6 +14,7 @@ from spark_kafka_group.executor.schemas.avro_types import spark_type
 from spark_kafka_group.executor.values.avro_instructions import Program
 from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
+from spark_kafka_group.executor.values.framing import rows_by_ids
 from spark_kafka_group.executor.values.value_columns import columns_of
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
 
@@ -30,7 +31,6 @@ NULL_VALUE, NO_FRAME = -2, -1
 MOST_REFUSED = 10_000
 """Ids that are kept; bytes that only look framed have any number of them."""
 NO_ID = "the value does not begin with a zero byte and a schema id"
-NO_HEADER = "the record has no header with a schema id"
 
 
 class AvroDecoder:
@@ -111,30 +111,18 @@ class AvroDecoder:
         return malformed
 
     def _plain_rows(self, rows: Any, count: int, ids: Sequence[int | str | None] | None) -> list[Malformed]:
-        row, malformed = 0, []
-        while row < count and not rows.is_full():
-            schema_id, end = (ids[row], row + 1) if ids is not None else (None, count)
-            while ids is not None and end < count and ids[end] == schema_id:
-                end += 1
-            refused = self._why_refused(schema_id) if ids is None or schema_id is not None else NO_HEADER
-            number = schema_id if isinstance(schema_id, int) else None
-            if refused is None:
-                row = rows.run({schema_id: self._ready[schema_id]}, row, end, False)
-                malformed += self._found(rows, schema_id)
-            while refused is not None and row < end and not rows.is_full():
-                if rows.has_value(row):
-                    malformed.append(Malformed(row, number, "", refused))
-                rows.null()
-                row += 1
-        return malformed
+        def run(schema_id: int | str | None, row: int, end: int) -> tuple[int, list[Malformed]]:
+            row = rows.run({schema_id: self._ready[schema_id]}, row, end, False)
+            return row, self._found(rows, schema_id)
+
+        return rows_by_ids(rows, count, ids, self._why_refused, _number, run)
 
     def _found(self, rows: Any, schema_id: int | str | None) -> list[Malformed]:
         """What is malformed in the rows just read; `schema_id` is theirs where it is not in the values."""
         malformed = []
         for row, framed_id, place, problem in rows.problems:
             found = schema_id if framed_id is None else framed_id
-            number = found if isinstance(found, int) else None
-            malformed.append(Malformed(row, number, *self._programs[found].why(problem, place)))
+            malformed.append(Malformed(row, _number(found), *self._programs[found].why(problem, place)))
         rows.problems.clear()
         return malformed
 
@@ -150,3 +138,7 @@ class AvroDecoder:
                     self._refused.clear()
                 self._refused[schema_id] = str(error.args[0]) if error.args else type(error).__name__
         return self._refused.get(schema_id)
+
+
+def _number(schema_id: int | str | None) -> int | None:
+    return schema_id if isinstance(schema_id, int) else None

@@ -113,7 +113,7 @@ class _AvroSteps:
             self.may_fail = True
         spark = given.dataType
         if isinstance(spark, NullType):
-            if null is None and not _is_null(kind):
+            if null is None and not is_null(kind):
                 raise _refused(spark, kind, name)
             self.steps[number] = Step(Put.NULL, name, place, null=null or b"")
         elif isinstance(spark, (StructType, ArrayType, MapType)):
@@ -181,7 +181,7 @@ class _AvroSteps:
             given = spark.fields[place]
             return self.add(given, field.schema, f"{name}.{given.name}".lstrip("."), depth + 1, place)
         null = self._branches(field.schema)[1]
-        if null is None and field.default is NO_DEFAULT and not _is_null(self.schema.definition(field.schema)):
+        if null is None and field.default is NO_DEFAULT and not is_null(self.schema.definition(field.schema)):
             raise ValueError(
                 f"the column lacks the field {path}, which the schema requires: add it, or give it a default in the "
                 f"schema"
@@ -254,10 +254,6 @@ def _field_named(given: str, record: RecordType, name: str) -> Field:
         names = ", ".join(field.name for field in found)
         raise ValueError(f"the schema's record {record.name} has several fields for the column's {path}: {names}")
     return found[0]
-
-
-def _is_null(kind: Type) -> bool:
-    return isinstance(kind, Primitive) and kind.kind == "null"
 
 
 def _shown(kind: Type) -> str:

@@ -8,19 +8,20 @@ the schema it is, a path from the outside in.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_group.executor.values.value_contract import Malformed
 from spark_kafka_group.values.schema import COLUMNS
 
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 OF_ID, OF_GUID = 0, 1
 LENGTHS = {OF_ID: 5, OF_GUID: 17}
-
-
+NO_HEADER = "the record has no header with a schema id"
 MOST_INDEXES = 100
 MOST_INDEX_BYTES = 5
 Path = tuple[int, ...]
@@ -54,6 +55,37 @@ def header_ids(headers: pa.Array, name: str, with_indexes: bool = False) -> tupl
     unread = f"its header {name} is neither byte 0 and an id nor byte 1 and a GUID{behind}"
     reasons = dict.fromkeys((row for row, one in enumerate(ids) if one is None), f"its record has no header {name}")
     return ids, reasons | {row: unread for row in rows if row in reasons}
+
+
+def rows_by_ids(
+    rows: Any,
+    count: int,
+    ids: Sequence[Any] | None,
+    why_refused: Callable[[Any], str | None],
+    number_of: Callable[[Any], int | None],
+    run: Callable[[Any, int, int], tuple[int, list[Malformed]]],
+) -> list[Malformed]:
+    """Read rows whose values do not say their schema, at once those that follow each other with one id; what is
+    malformed.
+
+    `rows`: of a decoder's twin. `ids`: a row each, None where a row has none; None where no row needs one.
+    `why_refused`: why no value of an id can be read. `run`: reads rows of an id; the row behind, and what is malformed.
+    """
+    row, malformed = 0, []
+    while row < count and not rows.is_full():
+        key, end = (ids[row], row + 1) if ids is not None else (None, count)
+        while ids is not None and end < count and ids[end] == key:
+            end += 1
+        refused = NO_HEADER if ids is not None and key is None else why_refused(key)
+        if refused is None:
+            row, found = run(key, row, end)
+            malformed += found
+        while refused is not None and row < end and not rows.is_full():
+            if rows.has_value(row):
+                malformed.append(Malformed(row, number_of(key), "", refused))
+            rows.null()
+            row += 1
+    return malformed
 
 
 def header_of(schema_id: int | None, guid: str | None) -> bytes:

@@ -11,7 +11,7 @@ from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.schemas.arrow_types import arrow_type, chosen, nullable
 from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema
 from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions, spark_type
-from spark_kafka_group.executor.values.framing import MessageKey, framed_message
+from spark_kafka_group.executor.values.framing import MessageKey, framed_message, rows_by_ids
 from spark_kafka_group.executor.values.protobuf_program import program
 from spark_kafka_group.executor.values.value_columns import columns_of
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
@@ -27,7 +27,6 @@ TWINS = compiled_twin.Twins(
 MOST_KEYS = 10_000
 """Keys that are kept; bytes that only look framed have any number of them."""
 NO_ID = "the value does not begin with a zero byte, a schema id and message indexes"
-NO_HEADER = "the record has no header with a schema id"
 MOST_PREFIXES = 64
 """What values begin with is kept for so many schemas and messages."""
 
@@ -110,22 +109,11 @@ class ProtobufDecoder:
         return malformed
 
     def _plain_rows(self, rows: Any, count: int, ids: Sequence[Any] | None) -> list[Malformed]:
-        row, malformed = 0, []
-        while row < count and not rows.is_full():
-            key, end = (ids[row], row + 1) if ids is not None else (None, count)
-            while ids is not None and end < count and ids[end] == key:
-                end += 1
-            refused = None if ids is None else NO_HEADER if key is None else self._why_refused(key)
-            number = None if key is None else _id((key, 0))
-            if refused is None:
-                row = rows.run(self._ready, [b""], row, end)
-                malformed += self._found(rows, [number] * len(rows.problems))
-            while refused is not None and row < end and not rows.is_full():
-                if rows.has_value(row):
-                    malformed.append(Malformed(row, number, "", refused))
-                rows.null()
-                row += 1
-        return malformed
+        def run(key: MessageKey | None, row: int, end: int) -> tuple[int, list[Malformed]]:
+            row = rows.run(self._ready, [b""], row, end)
+            return row, self._found(rows, [_number(key)] * len(rows.problems))
+
+        return rows_by_ids(rows, count, ids, self._why_refused, _number, run)
 
     def _found(self, rows: Any, numbers: list[int | None]) -> list[Malformed]:
         """What is malformed in the rows just read, and the numbers of their schemas."""
@@ -136,8 +124,10 @@ class ProtobufDecoder:
         rows.problems.clear()
         return found
 
-    def _why_refused(self, key: MessageKey) -> str | None:
-        """Why no value of a message can be read; None where they can."""
+    def _why_refused(self, key: MessageKey | None) -> str | None:
+        """Why no value of a message can be read; None where they can, as where nothing says the message."""
+        if key is None:
+            return None
         if key not in self._refused:
             if len(self._refused) >= MOST_KEYS:
                 self._refused.clear()
@@ -149,5 +139,9 @@ class ProtobufDecoder:
         return self._refused[key]
 
 
+def _number(key: MessageKey | None) -> int | None:
+    return key.schema if key is not None and isinstance(key.schema, int) else None
+
+
 def _id(frame: tuple[MessageKey, int] | None) -> int | None:
-    return frame[0].schema if frame is not None and isinstance(frame[0].schema, int) else None
+    return None if frame is None else _number(frame[0])

@@ -18,7 +18,7 @@ from spark_kafka_group.errors import OptionError, UnknownSchemaError
 from spark_kafka_group.executor.schemas import registry as registries
 from spark_kafka_group.executor.schemas.avro_from_spark import avro_schema_of
 from spark_kafka_group.executor.schemas.registry import RegisteredSchema, RegistryPatience, of_kind, registry_for
-from spark_kafka_group.executor.schemas.typed_columns import own_zone, text_given
+from spark_kafka_group.executor.schemas.typed_columns import framing_of, own_zone, text_given
 from spark_kafka_group.executor.values.java_times import zone_of
 from spark_kafka_group.executor.values.json_plan import json_plan
 from spark_kafka_group.executor.values.value_encoder import plan_of
@@ -26,7 +26,6 @@ from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.typed_values import (
     AVRO,
-    CONFLUENT,
     JSON,
     NONE,
     STRING,
@@ -68,8 +67,7 @@ def _column(name: str, kind: str, spark: Any, options: SinkOptions) -> WrittenCo
             json_plan(spark, zone)
         except ValueError as error:
             raise OptionError(f"column {name} cannot be written with {name}Format=json: {error}") from error
-    framing = options.values.of_column(name).framing or (CONFLUENT if options.registry.url else NONE)
-    return WrittenColumn(name, kind, framing, spark, zone, _given(name, kind, spark, options))
+    return WrittenColumn(name, kind, framing_of(options, name), spark, zone, _given(name, kind, spark, options))
 
 
 def _given(name: str, kind: str, spark: Any, options: SinkOptions) -> str:
