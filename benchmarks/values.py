@@ -1,4 +1,4 @@
-"""Typed columns: groupkafka decodes values itself, Spark's kafka source with from_avro and from_json, in turns.
+"""Typed columns, read and written: groupkafka beside Spark's kafka source and sink with their functions, in turns.
 
 python benchmarks/values.py --jars folder-of-jars     # of Spark's kafka source, and spark-avro
 
@@ -20,8 +20,9 @@ from cost import Cost, Meter, of
 from decoding_values import SMALL_FIELDS, WIDE_FIELDS, record, value_of, values_of
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.functions import col, from_json
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.functions import col, from_json, to_json
+from writing import write
 
 from spark_kafka_group.testing import KafkaCluster
 
@@ -37,6 +38,17 @@ CASES = (
     ("json", SMALL_FIELDS, 9, 2_000_000, None, 0.35, 3.0),
     ("json", WIDE_FIELDS, 12, 500_000, None, 0.40, None),
     ("json", WIDE_FIELDS, 12, 500_000, ("field1", "field7", "field30"), 0.30, None),
+)
+ROW = """struct(
+  id, lpad(cast(id * 7919 % 1000000000 as string), 9, '0') user, id / 7 amount,
+  timestamp_millis(1700000000000 + id) time, id % 3 = 0 paid,
+  if(id % 2 = 0, null, cast(id as string)) note, cast(id % 16384 as int) count
+) value"""
+"""A row of `SMALL_FIELDS`."""
+WRITTEN = (
+    # format, rows, most processor time
+    ("avro", 2_000_000, 0.50),
+    ("json", 2_000_000, 0.50),
 )
 
 
@@ -89,6 +101,30 @@ def cost_and_clock(meter: Meter, clocks: list[float], run: Callable[[], Any]) ->
     return meter.now() - before
 
 
+def write_values(spark: SparkSession, cluster: KafkaCluster, meter: Meter, scale: float) -> None:
+    """Cached rows become the values of a topic."""
+    for kind, whole, most in WRITTEN:
+        rows = max(1000, int(whole * scale))
+        df = spark.range(0, rows, 1, PARTITIONS).selectExpr(ROW)
+        df.cache().count()
+        options = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "topic": cluster.create_topic(f"written-{kind}", partitions=PARTITIONS),
+        }
+        schema = schema_of(kind, SMALL_FIELDS)
+        made = to_avro(col("value"), schema) if kind == "avro" else to_json(col("value"))
+        more = {"valueSchema": schema} if kind == "avro" else {}
+        meter.compare(
+            f"write {kind}, {len(SMALL_FIELDS)} fields", "M rows", rows / 1e6,
+            {
+                "kafka": partial(write, df.select(made.alias("value")), "kafka", **options),
+                "groupkafka": partial(write, df, "groupkafka", **options, valueFormat=kind, **more),
+            },
+            goal=1 / most,
+        )  # fmt: skip
+        df.unpersist()
+
+
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--scale", type=float, default=1.0, help="times the records of each case")
@@ -117,6 +153,7 @@ def main() -> None:
             clock = {name: statistics.median(seconds[1:]) for name, seconds in clocks.items()}
             told = f", goal {least}" if least else ""
             print(f"{'':<34}by the clock {clock['kafka'] / clock['groupkafka']:.2f}x{told}", flush=True)
+        write_values(spark, cluster, meter, args.scale)
     spark.stop()
 
 
