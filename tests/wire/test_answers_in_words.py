@@ -59,6 +59,19 @@ def test_a_lookup_whose_time_is_over_has_the_last_answer(error):
                 admin.lookups("looking", [{ORDERS: -1}])
 
 
+def test_an_attempt_that_gets_no_answer_any_more_leaves_the_answer_before_it():
+    class FallsSilent(ScriptedBroker):
+        def on_the_wire(self, message, response):
+            return (b"" if len(self.received(Request.LIST_OFFSETS)) > 1 else response), False
+
+    with FallsSilent({"orders": 1}) as broker:
+        broker.answer(Request.LIST_OFFSETS, "OFFSET_NOT_AVAILABLE")
+        with TopicAdmin(parsed(broker.bootstrap_servers, **{"kafka.request.timeout.ms": "1500"})) as admin:
+            admin.leaders(["orders"])
+            with pytest.raises(BrokerError, match="^looking: OFFSET_NOT_AVAILABLE$"):
+                admin.lookups("looking", [{ORDERS: -1}])
+
+
 def test_a_cluster_without_a_topic_of_offsets_is_said_to_have_none_once():
     with ScriptedBroker({"orders": 1}) as broker, GroupAdmin(parsed(broker.bootstrap_servers)) as admin:
         found = coordinators.newest(admin, ["a", "b", "c"])

@@ -211,13 +211,17 @@ def retried(
     pause_s: float = RETRY_BACKOFF_S,
 ) -> T:
     """`call` with the milliseconds left until it raises no error by which `request` is made again, at most to
-    `deadline` (time.monotonic)."""
+    `deadline` (time.monotonic). A broker's last answer is raised in place of the timeout of the attempt after it."""
+    answer: kafka_errors.KafkaError | None = None
     while True:
         try:
             return call(ms_until(deadline))
         except kafka_errors.KafkaError as error:
             if reaction_to(error, request) not in RETRIED or time.monotonic() + pause_s >= deadline:
+                if answer is not None and isinstance(error, OUT_OF_TIME):
+                    raise answer from error
                 raise
+            answer = None if _answered(error) is None else error
             time.sleep(pause_s)
 
 
