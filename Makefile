@@ -61,7 +61,6 @@ $(VENV)/.dependencies: pyproject.toml
 	@$(BIN)/pip install -q --upgrade pip
 	@rm -rf build && set -o pipefail && \
 	  SPARK_KAFKA_GROUP_NO_EXTENSION=1 $(BIN)/pip install --no-compile '.[test,dev]' 'pyspark==$(PYSPARK)' -$(IN_A_LINE)
-	@cp conf/python-unzipped $(BIN)
 	@touch $@
 
 $(VENV)/.decoder: $(VENV)/.dependencies setup.py $(DECODER)
@@ -90,7 +89,6 @@ $(OLDEST)/.installed: pyproject.toml
 	$(OLDEST)/bin/pip uninstall -q -y setuptools  # venv's own is too old to build the package
 	packages=$$($(OLDEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') && \
 	  echo "import site; site.addsitedir('$${packages/$(OLDEST)/$(VENV)}')" > "$$packages/others.pth"
-	cp conf/python-unzipped $(OLDEST)/bin
 	touch $@
 
 .PHONY: setup

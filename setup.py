@@ -10,9 +10,11 @@ turns compiler warnings into errors (CI sets it); ``SPARK_KAFKA_GROUP_COMPILED=1
 
 import os
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
 DECODE, ENCODE = "spark_kafka_group/executor/decode", "spark_kafka_group/executor/encode"
@@ -24,6 +26,19 @@ WAYS_OUT = (
     "The decoder cannot be compiled: install a C compiler and Python's headers (Debian: apt install gcc python3-dev), "
     "or set the environment variable SPARK_KAFKA_GROUP_NO_EXTENSION=1 for a decoder in Python, which is slow"
 )
+AT_START = "import sys; any(each.endswith('/pyspark.zip') for each in sys.path) and __import__('{}')\n"
+"""The line of `groupkafka.pth`. Python runs it whenever it starts: `spark_kafka_group/spark/start_path.py` says why."""
+
+
+class WithStart(build_py):
+    """The packages, and two files beside them that Python looks at as it starts."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            name = "groupkafka_start_path"
+            self.copy_file("spark_kafka_group/spark/start_path.py", f"{self.build_lib}/{name}.py")
+            Path(self.build_lib, "groupkafka.pth").write_text(AT_START.format(name))
 
 
 class BuildOrSay(build_ext):
@@ -75,6 +90,6 @@ def extensions() -> list[Extension]:
 compiled = extensions()
 setup(
     ext_modules=compiled,
-    cmdclass={"build_ext": BuildOrSay},
+    cmdclass={"build_ext": BuildOrSay, "build_py": WithStart},
     options={"bdist_wheel": {"py_limited_api": OLDEST_TAG}} if compiled and STABLE else {},
 )

@@ -73,8 +73,7 @@ def _kept(file: Path) -> list[Drawn]:
 
 def measured(scale: float) -> list[Drawn]:
     """The panels, after a run with a member that comes and goes, records that expire, and a broker that is away."""
-    unzipped = Path(sys.executable).with_name("python-unzipped")  # starts sooner
-    os.environ.setdefault("PYSPARK_PYTHON", str(unzipped if unzipped.exists() else sys.executable))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
         .config("spark.python.unix.domain.socket.enabled", "true")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 
 import hypothesis
 import pytest
-from support import QUICK_CHECKPOINTS, WORKERS_PYTHON
+from support import QUICK_CHECKPOINTS
 
 # A busy machine takes as long as it takes. `make soak` has more examples.
 ANY_MACHINE = hypothesis.settings(deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -116,7 +117,7 @@ def spark(token_endpoint):
     """A local Spark with the source registered, as it is where the wheel is installed."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = WORKERS_PYTHON  # or Spark looks for the source in whatever python3 is
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # or Spark looks for the source in whatever python3 is
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")

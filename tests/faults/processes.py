@@ -6,10 +6,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-
-from support import WORKERS_PYTHON
 
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.node import session
@@ -48,7 +47,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON, "PYTHONFAULTHANDLER": "1"} | environment,
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONFAULTHANDLER": "1"} | environment,
             )
 
     def pids(self) -> list[int]:

@@ -38,6 +38,7 @@ def test_without_the_extension_the_wheel_is_pure_python(pure_python):
     assert "spark_kafka_group/executor/decode/_decode_py.py" in names
     assert "pyspark_groupkafka/__init__.py" in names
     assert "spark_kafka_group/wire/group/ConsumerGroupDescribeResponse.json" in names
+    assert {"groupkafka.pth", "groupkafka_start_path.py"} <= set(names)
     assert not [name for name in names if name.endswith(".so")]
 
 

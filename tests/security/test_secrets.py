@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from secured import PASSWORD, PLAIN, UNSECURED, add_user, in_properties, jaas, options, scram, works
-from support import WORKERS_PYTHON
 from support.certificates import KEY_PASSWORD, STORE_PASSWORD
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +71,7 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
     given.write_text(json.dumps({"stream": stream, "batch": batch, "wrong": wrong, "redaction": REDACTION}))
     (tmp_path / "logging.ini").write_text(LOGGING)
     environment = os.environ | {
-        "PYSPARK_PYTHON": WORKERS_PYTHON,
+        "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "SPARK_KAFKA_GROUP_LOGGING": str(tmp_path / "logging.ini"),
     }
@@ -116,7 +115,7 @@ def test_a_job_that_reads_its_options_from_a_file_shows_no_password(kafka, recor
             "--bootstrap-servers", kafka.servers_of("SASL"), "--group", group, "--topics", records,
             "--output", out / "rows", "--options-file", file,
         ],
-        capture_output=True, text=True, env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON}, cwd=ROOT, timeout=240,
+        capture_output=True, text=True, env=os.environ | {"PYSPARK_PYTHON": sys.executable}, cwd=ROOT, timeout=240,
         check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import IllegalArgumentException, StreamingQueryException
-from support import WORKERS_PYTHON, committed, name, numbered, produce, topic_with
+from support import committed, name, numbered, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.tools import checkpoint
@@ -202,7 +202,7 @@ def test_with_a_new_checkpoint_a_sink_that_knows_no_batch_of_the_old_query_appen
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     kafka.create_topic(f"{topic}-written", partitions=1)
     program = str(Path(__file__).parent / "appending_program.py")
-    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     for place in ("checkpoint", "new"):
         command = [program, needed, kind, str(tmp_path), place, kafka.bootstrap_servers, topic, group]
         command = [sys.executable, *command]

@@ -11,7 +11,6 @@ import sys
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql.functions import udf
-from support import WORKERS_PYTHON
 from support.sockets_of import sockets_of
 
 from spark_kafka_group.tools.ending import checkpoint_of
@@ -100,7 +99,7 @@ with submit.orderly():
 )  # fmt: skip
 def test_the_last_line_of_an_error_of_a_sink_is_its_sentence(kafka, tmp_path, columns, option, said):
     arguments = [kafka.bootstrap_servers, str(tmp_path / "checkpoint"), columns, *option]
-    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, "-c", REFUSED_SINK, *arguments], capture_output=True, text=True, timeout=180, env=environment
     )  # fmt: skip

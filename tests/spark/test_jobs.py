@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
-from support import WORKERS_PYTHON, Record, committed, end_offset, members, name, numbered, options, produce, topic_with
+from support import Record, committed, end_offset, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch
 from spark_kafka_group.errors import OptionError
@@ -41,7 +41,7 @@ def ended(command, code=0, **environment):
     done = subprocess.run(
         [str(part) for part in command],
         cwd=tempfile.gettempdir(), capture_output=True, text=True, check=False, timeout=240,
-        env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable} | environment,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     assert "BrokenPipeError" not in done.stderr, done.stderr
@@ -243,7 +243,7 @@ def test_jobs_use_unix_domain_sockets_unless_they_are_set_also_where_temporary_f
     script.write_text(ASKS)
     done = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--properties-file", settings, script],
-        capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON},
+        capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip
     assert re.findall("^settings: (.*)$", done.stdout, re.MULTILINE) == ["false local[1]", "true local[1]"], done
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from support import WORKERS_PYTHON, name
+from support import name
 from support.day_of_changes import DayOfChanges, as_json_with_schemas
 
 from spark_kafka_group.testing import wait_until
@@ -65,7 +65,7 @@ def program(kafka, group, tmp_path):
         with (tmp_path / "said").open("ab") as said:
             process = subprocess.Popen(
                 [sys.executable, "program.py"], cwd=tmp_path, stdout=said, stderr=said, start_new_session=True,
-                env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON, "PYTHONPATH": str(ROOT)},
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
         started.append(process)
         return process

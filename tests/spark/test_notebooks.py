@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import nbformat
 import pytest
 import run_notebooks
 from jupyter_client.manager import start_new_kernel
-from support import WORKERS_PYTHON, members
+from support import members
 from support.registries import Apicurio
 
 from spark_kafka_group.testing import wait_until
@@ -30,7 +31,7 @@ def environment(kafka, monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("PYSPARK_PYTHON", WORKERS_PYTHON)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     return tmp_path
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import WORKERS_PYTHON, committed, end_offset, members, name, produce
+from support import committed, end_offset, members, name, produce
 from support.day_of_changes import DayOfChanges, as_json_with_schemas, micros
 from support.maven import artifact
 
@@ -34,7 +34,7 @@ def block(language):
 def run_in(directory, *arguments, **more):
     """Run the pipeline of a folder; `more` are variables of the environment."""
     variables = {name: os.environ[name] for name in KEPT if name in os.environ}
-    variables |= {"PYSPARK_PYTHON": WORKERS_PYTHON, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
     variables |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_TESTING": "1"}  # a free port
     command = [COMMAND, *RUN, "--conf", "spark.ui.enabled=false", *arguments]
     return subprocess.run(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import WORKERS_PYTHON, numbered, topic_with
+from support import numbered, topic_with
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/recipes.md").read_text()
@@ -64,7 +64,7 @@ class TestTables:
             code = code.replace("foreachBatch(save)", "foreachBatch(dying(save))")
             file = tmp_path / "program.py"
             file.write_text(f"DIES = {dies!r}\n{DYING}{code}query.awaitTermination()\n")
-            environment = os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON, "PYTHONPATH": str(ROOT)}
+            environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
             with (tmp_path / "said").open("ab") as said:
                 process = subprocess.Popen(
                     [sys.executable, file],

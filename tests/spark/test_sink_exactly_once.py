@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import WORKERS_PYTHON, committed, name, options, wait_for_markers
+from support import committed, name, options, wait_for_markers
 
 from spark_kafka_group.testing import wait_until
 
@@ -143,7 +143,7 @@ def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open_or_s
     kafka, output, written_to, tmp_path, how
 ):
     python = tmp_path / "python"
-    python.write_text(HELD_COMMIT.format(folder=tmp_path, python=WORKERS_PYTHON))
+    python.write_text(HELD_COMMIT.format(folder=tmp_path, python=sys.executable))
     python.chmod(0o755)
     program = [str(Path(__file__).with_name("stopped_sink_program.py")), json.dumps(written_to), str(tmp_path), how]
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
@@ -333,7 +333,7 @@ def test_without_pinned_threads_a_function_for_foreach_batch_publishes_nothing_w
     source = kafka.create_topic(name("input"), partitions=1)
     kafka.produce(source, [b"1"])
     arguments = [kafka.bootstrap_servers, source, group, output, name("w"), str(tmp_path / "checkpoint")]
-    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON, "PYSPARK_PIN_THREAD": "false"}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_PIN_THREAD": "false"}
     done = subprocess.run(
         [sys.executable, "-c", UNPINNED, *arguments], capture_output=True, text=True, timeout=180, env=environment,
         check=False,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import WORKERS_PYTHON, name, wait_for_markers
+from support import name, wait_for_markers
 
 from spark_kafka_group.testing import wait_until
 
@@ -48,7 +48,7 @@ def wait_until_it_writes(kafka, topic, query):
 
 def run_and_kill(kafka, output, program, tmp_path):
     """Kill a program again and again while it writes, and have it come to its end then; returns what starts it."""
-    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 
     def start():
         with (tmp_path / "err").open("ab") as err:

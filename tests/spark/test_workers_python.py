@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pyspark
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource
@@ -41,6 +42,15 @@ def another_python3(tmp_path):
     """A folder for PATH with a `python3` that is not of this environment."""
     (tmp_path / "python3").symlink_to(sys._base_executable)
     return tmp_path
+
+
+def test_processes_of_an_installed_spark_import_the_pyspark_that_has_bytecode(spark):
+    def file_of_pyspark(batches):
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__] * batch.num_rows})
+
+    (row,) = spark.range(1).mapInArrow(file_of_pyspark, "file string").collect()
+    assert row.file == pyspark.__file__
 
 
 @pytest.mark.soak

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import socketserver
-import sys
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -18,9 +16,6 @@ from kafka.structs import TopicPartition
 
 from spark_kafka_group.testing import wait_until
 
-_UNZIPPED = Path(sys.executable).with_name("python-unzipped")
-WORKERS_PYTHON = str(_UNZIPPED if _UNZIPPED.exists() else sys.executable)
-"""For PYSPARK_PYTHON: this Python, without Spark's zips, from which each new process would compile pyspark."""
 QUICK_CHECKPOINTS = ("spark.hadoop.fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.RawLocalFs")
 """A setting of Spark: no checksum files beside those of local checkpoints. Hadoop runs chmod for each file it makes."""
 

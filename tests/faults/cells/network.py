@@ -9,6 +9,7 @@ import select
 import shutil
 import socket
 import socketserver
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support import WORKERS_PYTHON
 from support.relay import Relay
 
 from faults.cells.registry import BOTH, Cell, add
@@ -210,8 +210,8 @@ def workers_apart(scene: Scene) -> None:
     python = scene.directory / "python"
     within = " ".join(hosts.network.within(EXECUTORS))
     python.write_text(
-        f'#!/bin/sh\ncase "$*" in *pyspark.daemon*|*pyspark/daemon*) exec {within} {WORKERS_PYTHON} "$@";; esac\n'
-        f'exec {WORKERS_PYTHON} "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *pyspark.daemon*|*pyspark/daemon*) exec {within} {sys.executable} "$@";; esac\n'
+        f'exec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
     scene.environment["PYSPARK_PYTHON"] = str(python)
