@@ -48,7 +48,7 @@ INSIDE = {
     "kafka.net.sasl.msk.SaslMechanismAwsMskIam": "_build_client",
     "kafka.net.selector.NetworkSelector": "_poll_once _ready _selector",
     "kafka.net.transport.KafkaSSLTransport": "_net _sock _sock_recv",
-    "kafka.net.transport.KafkaTCPTransport": "_net _read_task _sock _sock_recv _write_task",
+    "kafka.net.transport.KafkaTCPTransport": "_close _net _read_task _sock _sock_recv _write_task _write_to_sock",
     "py4j.java_gateway.JavaGateway": "_gateway_client",
     "pyspark.SparkContext": "_active_spark_context _ensure_initialized _gateway _jvm _python_includes",
     "pyspark.SparkFiles": "_is_running_on_worker _root_directory",

@@ -31,7 +31,7 @@ from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.client import event_loop, manager, wrong_addresses
+from spark_kafka_group.wire.client import event_loop, manager, sockets, wrong_addresses
 from spark_kafka_group.wire.client.connect import connection_configs
 from spark_kafka_group.wire.client.refusals import RefusedError
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
@@ -445,6 +445,23 @@ def test_attempts_that_failed_leave_no_sockets_to_the_garbage_collector(caplog, 
             gc.enable()
         assert len(attempts(caplog)) > 2
         assert after - before == set()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_loop_that_is_closed_while_a_request_waits_to_be_sent_closes_the_socket(full):
+    net, (ours, theirs) = event_loop.Selector(), socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        transport = sockets.TcpTransport(net, ours, host="localhost")
+        transport.resume_reading()
+        net.poll(0)
+        with contextlib.suppress(BlockingIOError):
+            while full:
+                ours.send(bytes(1 << 16))
+        transport.write(b"a request")
+        transport.close()
+        net.close()
+        assert ours.fileno() == -1
 
 
 @pytest.mark.soak

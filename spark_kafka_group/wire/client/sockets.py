@@ -92,6 +92,8 @@ class LastWordsMixin:
     them a broker's reason for closing: the refusal of a password. `first`: the first bytes that have arrived."""
 
     first = b""
+    _closed: bool
+    _sock: Any
     _ended: Exception | None = None
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
@@ -107,11 +109,20 @@ class LastWordsMixin:
         Otherwise the kernel would go on sending them: 1. a commit is given up, and made through another connection,
         2. the next batch is committed, 3. the network is back, and the first commit arrives.
         """
-        sock: socket.socket | None = self._sock  # type: ignore[attr-defined]
-        if isinstance(error, kafka_errors.RequestTimedOutError) and sock is not None:
+        if isinstance(error, kafka_errors.RequestTimedOutError) and self._sock is not None:
             with contextlib.suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         super().abort(error)  # type: ignore[misc]
+
+    async def _write_to_sock(self) -> None:
+        """Close the socket with the loop, too. kafka-python leaves it open if 1. a request waits to be sent, 2. the
+        transport is closed, which waits for the request, 3. the loop is closed, which cancels this task."""
+        try:
+            await super()._write_to_sock()  # type: ignore[misc]
+        finally:
+            if self._closed and self._sock is not None:
+                self._write_task = None  # it ends here
+                self._close()  # type: ignore[attr-defined]
 
 
 class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
