@@ -23,6 +23,7 @@ import large
 import mutate
 import protobuf_values
 import twins
+import written_values
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.util import ensure_valid_topic_name
 from twins import DisagreementError
@@ -340,6 +341,9 @@ TARGETS = {
     "proto-text": Target(protobuf_values.parsed, protobuf_values.WORDS),
     "json": Target(json_values.decoded, (), json_values.generate, json_values.change, share=3, sanitized=True),
     "ddl": Target(json_values.parsed, (*json_values.DDL_WORDS, *JSON_WORDS)),
+    "written": Target(
+        written_values.written, (), written_values.generate, written_values.change, share=3, sanitized=True
+    ),
     "large": Target(
         large.run,
         cases=tuple(map(str.encode, large.CASES)),

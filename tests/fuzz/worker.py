@@ -35,7 +35,7 @@ MOST_KEPT = 3000
 
 def load_sanitized(built: Path) -> None:
     """Have the compiled twins that were built with sanitizers, in place of the usual ones."""
-    of_values = [("values", name) for name in ("_avro_c", "_json_c", "_protobuf_c")]
+    of_values = [("values", name) for name in ("_avro_c", "_json_c", "_protobuf_c", "_write_c")]
     for package, module_name in (("decode", "_decode_c"), ("encode", "_encode_c"), *of_values):
         name = f"spark_kafka_group.executor.{package}.{module_name}"
         [path] = built.rglob(f"{module_name}.*.so")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    ByteType,
     DecimalType,
     IntegerType,
     LongType,
@@ -196,20 +197,26 @@ def test_large_offsets_and_views_are_taken_as_small_ones():
 
 
 CONTRADICTORY = {
-    "offsets that fall": [0, 3, 1, 4],
-    "an offset behind the data": [0, 99, 2, 4],
-    "a negative offset": [0, -4, 2, 4],
+    "offsets that fall": ([0, 3, 1, 4], 0, 3),
+    "an offset behind the data": ([0, 99, 2, 4], 0, 3),
+    "a negative offset": ([0, -4, 2, 4], 0, 3),
+    # Arrow looks at the ends of the whole array.
+    "an offset behind the data, in a slice": ([0, 99, 2, 4], 0, 1),
+    "a negative offset, in a slice": ([0, -4, 2, 4], 1, 2),
 }
 
 
 @pytest.mark.parametrize("name", CONTRADICTORY)
-def test_arrays_that_contradict_themselves_are_refused(name):
-    ends = pa.array(CONTRADICTORY[name], pa.int32()).buffers()[1]
-    text = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"abcd")])
+@pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.int8())], ids=["text", "list"])
+def test_arrays_that_contradict_themselves_are_refused(name, kind):
+    ends, skipped, rows = CONTRADICTORY[name]
+    text = pa.Array.from_buffers(pa.string(), 3, [None, pa.array(ends, pa.int32()).buffers()[1], pa.py_buffer(b"abcd")])
+    if pa.types.is_list(kind):
+        text = pa.Array.from_buffers(kind, 3, text.buffers()[:2], children=[pa.array([1, 2, 3, 4], pa.int8())])
     array = pa.StructArray.from_arrays([text], names=["s"])
-    plan = json_plan(StructType([StructField("s", StringType())]), "UTC")
+    spark = ArrayType(ByteType()) if pa.types.is_list(kind) else StringType()
     with pytest.raises(ValueError, match="not in order"):
-        bound(plan, array)
+        bound(json_plan(StructType([StructField("s", spark)]), "UTC"), array.slice(skipped, rows))
 
 
 def test_arrays_of_another_type_are_refused():

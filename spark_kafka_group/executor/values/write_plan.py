@@ -196,11 +196,18 @@ def _is_for(step: Step, kind: pa.DataType) -> bool:
 
 
 def _check_order(array: pa.Array) -> None:
+    """Raise ValueError for offsets that go backward or beyond. Arrow looks at the ends of a whole array, and not of a
+    slice."""
     if not len(array):
         return
-    buffer = array.buffers()[1]
-    ends = pa.Array.from_buffers(pa.int32(), len(array) + 1, [None, buffer], offset=array.offset)
-    if not pc.all(pc.less_equal(ends[:-1], ends[1:])).as_py():
+    buffers = array.buffers()
+    ends = pa.Array.from_buffers(pa.int32(), len(array) + 1, [None, buffers[1]], offset=array.offset)
+    if pa.types.is_list(array.type) or pa.types.is_map(array.type):
+        most = len(array.values)
+    else:
+        most = buffers[2].size if buffers[2] is not None else 0
+    in_order = pc.all(pc.less_equal(ends[:-1], ends[1:])).as_py()
+    if not in_order or ends[0].as_py() < 0 or ends[-1].as_py() > most:
         raise ValueError("the offsets of the column are not in order")
 
 
