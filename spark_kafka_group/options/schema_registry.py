@@ -53,6 +53,20 @@ def urls(raw: str) -> tuple[Secret, ...]:
     return tuple(found)
 
 
+def host(raw: str) -> str:
+    """A host's name or address. A URL, which may have a password, is not shown."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", raw.strip()):
+        raise ValueError("must be a host's name or address alone, without scheme, user and port")
+    return raw.strip()
+
+
+def in_header(raw: str) -> str:
+    """Text that can be sent in a header."""
+    if not (raw.isascii() and raw.strip().isprintable()):
+        raise ValueError("must be ASCII characters without line ends")
+    return text(raw)
+
+
 @dataclass(frozen=True, repr=False)
 class SchemaRegistry(Section):
     """A schema registry, and how to log in to it; an attribute is named as the setting is, with underscores."""
@@ -80,15 +94,14 @@ class SchemaRegistry(Section):
         shown="the one that is given",
     )  # fmt: skip
     bearer_auth_token: Secret | None = option(
-        "schema.registry.bearer.auth.token",
-        security.secret,
-        "A bearer token, as it is sent.",
-        shown="none",
-        secret=True,
-    )
+        "schema.registry.bearer.auth.token", security.token,
+        "A bearer token, which has to outlive the query.",
+        shown="none", secret=True,
+    )  # fmt: skip
     bearer_auth_issuer_endpoint_url: Secret | None = option(
         "schema.registry.bearer.auth.issuer.endpoint.url", security.endpoint,
-        "`OAUTHBEARER`: the URL to ask for tokens, as `kafka.sasl.oauthbearer.token.endpoint.url`.",
+        "`OAUTHBEARER`: the URL to ask for tokens, or `file:` and the path of a token, which is read for each request. "
+        "As `kafka.sasl.oauthbearer.token.endpoint.url`.",
         shown="none", secret=True,
     )  # fmt: skip
     bearer_auth_client_id: str | None = option(
@@ -102,11 +115,11 @@ class SchemaRegistry(Section):
         "schema.registry.bearer.auth.scope", text, "`OAUTHBEARER`: the scope to ask for.", shown="none"
     )
     bearer_auth_logical_cluster: str | None = option(
-        "schema.registry.bearer.auth.logical.cluster", text,
+        "schema.registry.bearer.auth.logical.cluster", in_header,
         "The registry's id in Confluent Cloud, which a bearer token needs there.", shown="none",
     )  # fmt: skip
     bearer_auth_identity_pool_id: str | None = option(
-        "schema.registry.bearer.auth.identity.pool.id", text,
+        "schema.registry.bearer.auth.identity.pool.id", in_header,
         "The identity pool in Confluent Cloud that a bearer token belongs to.", shown="none",
     )  # fmt: skip
     ssl_truststore_location: str | None = _as_kafkas("ssl_truststore_location")
@@ -124,10 +137,10 @@ class SchemaRegistry(Section):
     ssl_enabled_protocols: tuple[str, ...] = _as_kafkas("ssl_enabled_protocols")
     ssl_cipher_suites: tuple[str, ...] = _as_kafkas("ssl_cipher_suites")
     proxy_host: str | None = option(
-        "schema.registry.proxy.host", text,
+        "schema.registry.proxy.host", host,
         "A proxy between this client and the registry, by HTTP. Without it, the one that the environment names "
         "(`https_proxy`, `http_proxy`, `no_proxy`).",
-        shown="none",
+        shown="none", secret=True,
     )  # fmt: skip
     proxy_port: int | None = option(
         "schema.registry.proxy.port", integer(1, 65_535), "The port of the proxy.", shown="none"
@@ -180,6 +193,11 @@ def user_and_password(registry: SchemaRegistry, url: Secret) -> str | None:
     return unquote(user) if at else None
 
 
+def is_file(url: str) -> bool:
+    """Whether tokens are in a file, and not asked of an endpoint."""
+    return urlsplit(url).scheme == "file"
+
+
 def contradiction(registry: SchemaRegistry) -> str | None:
     """Why the options make no sense together, without the value of any secret; None if they do."""
     given = registry.given()
@@ -216,7 +234,11 @@ def _login_problem(registry: SchemaRegistry, given: set[str]) -> str | None:
             return f"{PREFIX}{kind}.auth.credentials.source ({source}) needs {SOURCES[source]}"
     if registry.basic_auth_user_info is not None and ":" not in registry.basic_auth_user_info.text:
         return f"{INFO} must be user:password"
-    if logins == [ISSUER] and (missing := [name for name in OF_ISSUER[:2] if name not in given]):
+    issuer = registry.bearer_auth_issuer_endpoint_url
+    if issuer is not None and is_file(issuer.text):
+        if given & set(OF_ISSUER):
+            return f"{ISSUER} is a file, so client id, secret and scope have no effect: remove them"
+    elif logins == [ISSUER] and (missing := [name for name in OF_ISSUER[:2] if name not in given]):
         return f"{ISSUER} needs {' and '.join(missing)}"
     for names_of, takers in ((OF_ISSUER, [ISSUER]), (OF_TOKEN, [ISSUER, TOKEN])):
         useless = [name for name in names_of if name in given]

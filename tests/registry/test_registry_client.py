@@ -1,10 +1,12 @@
 """A schema registry is asked: two that were not written here, their outages, and logins."""
 
 import base64
+import itertools
 import json
 import logging
 import multiprocessing
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support import name
@@ -26,7 +28,7 @@ from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
 from spark_kafka_group.options.security import Secret
 
 ONCE = RegistryPatience(attempts=1)
-FOR_EVER = RegistryPatience()
+OF_A_STREAM = RegistryPatience(behind_others=True)
 HUSH = "hush-7f3a"
 
 
@@ -208,7 +210,7 @@ def test_a_task_of_a_stream_waits_for_a_registry_that_was_killed_tells_it_once_a
         time = Time(*[nothing] * 9, back)
         schemas = time.registry(registry.url, retries_wait_ms=1000, retries_max_wait_ms=3000)
         registry.kill()
-        assert schemas.schemas([1], FOR_EVER).keys() == {1}
+        assert schemas.schemas([1], OF_A_STREAM).keys() == {1}
         told = [line.getMessage() for line in caplog.records]
     away = f"{registry.url} cannot be reached: Connection refused: check schema.registry.url, and whether it runs"
     assert told == [
@@ -252,6 +254,75 @@ def test_of_several_registries_the_next_is_asked_and_asked_first_from_then_on(sr
     )
 
 
+PLAIN_404 = 404, b"404 page not found"
+"""As proxies answer whose registry is being started again."""
+
+
+def test_a_task_of_a_stream_waits_while_a_proxy_answers_in_place_of_its_registry(srfake, caplog):
+    number = srfake.register(name("orders"), ORDER)
+    with front(srfake.url) as proxy:
+        proxy.instead = lambda _: PLAIN_404
+
+        def back():
+            proxy.instead = lambda _: None
+
+        time = Time(*[nothing] * 9, back)
+        schemas = time.registry(proxy.url, retries_wait_ms=1000, retries_max_wait_ms=3000)
+        with pytest.raises(RegistryError, match="HTTP 404, as no schema registry does: check host, port and") as raised:
+            schemas.schemas([number], ONCE)
+        assert (type(raised.value), time.sleeps) == (RegistryError, 0)
+        assert schemas.schemas([number], OF_A_STREAM).keys() == {number}
+    told = [line.getMessage() for line in caplog.records]
+    assert told[0].startswith(f"schema registry {proxy.url} answers GET /schemas/ids/{number} with HTTP 404, as no sch")
+    assert told[1:] == ["schema registry answers again, after 27 s"]
+
+
+def test_where_one_of_several_urls_leads_elsewhere_the_next_is_asked(srfake):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    with front(srfake.url) as elsewhere, front(srfake.url) as works:
+        elsewhere.instead = lambda _: PLAIN_404
+        both = asking(f"{elsewhere.url},{works.url}", max_retries=0)
+        assert both.latest(subject).version == 1
+        works.instead = lambda _: (503, b"")
+        with pytest.raises(RegistryTimeoutError, match="answers HTTP 503; .* with HTTP 404, as no schema registry"):
+            both.latest(subject)
+
+
+def test_a_schema_that_was_registered_is_looked_up_until_the_registry_that_is_asked_knows_it(srfake):
+    subject, schema = name("orders"), RegisteredSchema(json.dumps(ORDER))
+    unknown = 404, b'{"error_code": 40403, "message": "Schema not found"}'
+    with front(srfake.url) as follower:
+        follower.instead = lambda asked: unknown if asked == f"POST /subjects/{subject}" else None
+
+        def told():
+            follower.instead = lambda _: None
+
+        time = Time(nothing, told)
+        assert time.registry(follower.url).registered(subject, schema, ONCE).version == 1
+        assert time.sleeps == 2
+        follower.instead = lambda asked: unknown if asked == f"POST /subjects/{subject}" else None
+        with pytest.raises(UnknownSchemaError, match="Schema not found"):
+            time.registry(follower.url).registered(subject, schema, ONCE)
+        assert time.now_s == pytest.approx(11, abs=1)
+
+
+def test_many_tasks_register_a_schema_at_once_and_have_one_id(registry):
+    subject, schema = name("orders"), RegisteredSchema(json.dumps(ORDER))
+    with ThreadPoolExecutor(8) as tasks:
+        found = [*tasks.map(lambda _: asking(registry.url).registered(subject, schema).id, range(16))]
+    assert len(set(found)) == 1
+
+
+def test_a_schema_that_is_not_compatible_is_refused_in_the_registry_s_words(apicurio):
+    subject = name("orders")
+    apicurio.register(subject, ORDER)
+    apicurio.ask(f"/config/{subject}", {"compatibility": "BACKWARD"}, "PUT")
+    other = RegisteredSchema(json.dumps(record(("id", "string"))))
+    with pytest.raises(RegistryError, match=f"refuses POST /subjects/{subject}/versions with HTTP 409: "):
+        asking(apicurio.url).register(subject, other)
+
+
 @pytest.mark.soak
 def test_a_broker_is_no_registry(kafka):
     with pytest.raises(
@@ -266,7 +337,10 @@ def test_a_registry_is_asked_through_the_proxy_of_the_options(srfake):
     with front("") as proxy:
         through = {"proxy_host": "127.0.0.1", "proxy_port": proxy.server_address[1]}
         assert asking(srfake.url, **through).latest(subject).version == 1
-    assert proxy.asked == [f"GET {srfake.url}/subjects/{subject}/versions/latest"]
+        proxy.instead = lambda _: (407, b"")
+        with pytest.raises(RegistryError, match=f"{srfake.url} through the proxy 127.0.0.1:[0-9]+ answers GET .* 407"):
+            asking(srfake.url, **through).latest(subject)
+    assert proxy.asked == [f"GET {srfake.url}/subjects/{subject}/versions/latest"] * 2
 
 
 # Who asks
@@ -331,6 +405,48 @@ def test_a_token_is_asked_of_an_endpoint(srfake, monkeypatch):
         with pytest.raises(RegistryError, match=r"schema.registry.bearer.auth.issuer.endpoint.url: no token"):
             asking(guarded.url, **issuer).latest(subject)
         assert guarded.asked == []
+
+
+def test_a_token_that_is_refused_before_its_end_is_asked_for_anew_once(srfake, monkeypatch):
+    subject = name("orders")
+    srfake.register(subject, ORDER)
+    granted = (f'HTTP/1.1 200 OK\r\n\r\n{{"access_token": "t{n}", "expires_in": 3600}}' for n in itertools.count())
+    with endpoint(granted) as (port, asked), front(srfake.url, wants="Bearer t0") as guarded:
+        guarded.refuses_with = 401
+        schemas = asking(
+            guarded.url,
+            bearer_auth_issuer_endpoint_url=Secret(f"http://127.0.0.1:{port}/token"),
+            bearer_auth_client_id="me",
+            bearer_auth_client_secret=Secret("s"),
+        )
+        for token in ("t0", "t1"):
+            guarded.wants = f"Bearer {token}"
+            assert [schemas.latest(subject).version for _ in range(2)] == [1, 1]
+        guarded.wants = "Bearer none"
+        with pytest.raises(RegistryError, match="HTTP 401: .* It was asked with a bearer token: check where that is"):
+            schemas.latest(subject)
+        assert len(asked) == 3
+
+
+def test_a_token_in_a_file_is_read_for_each_request(srfake, monkeypatch, tmp_path):
+    subject, file = name("orders"), tmp_path / "token"
+    srfake.register(subject, ORDER)
+    issuer = {"bearer_auth_issuer_endpoint_url": Secret(f"file:{file}")}
+    with front(srfake.url, wants="Bearer t0") as guarded:
+        with pytest.raises(OptionError, match=r"issuer.endpoint.url is a file: name this URL in the environment var"):
+            check_registry(options(guarded.url, **issuer))
+        monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", f"file:{file}")
+        check_registry(options(guarded.url, **issuer))
+        schemas = asking(guarded.url, **issuer)
+        for token in ("t0", "t1"):
+            guarded.wants = f"Bearer {token}"
+            file.write_text(f"{token}\n")
+            assert schemas.latest(subject).version == 1
+        file.unlink()
+        with pytest.raises(
+            RegistryError, match=r"token in schema.registry.bearer.auth.issuer.endpoint.url \(.*No such"
+        ):
+            schemas.latest(subject)
 
 
 # Over TLS

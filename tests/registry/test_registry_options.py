@@ -70,6 +70,10 @@ CLIENT = {"bearer_auth_client_id": "me", "bearer_auth_client_secret": HUSH}
         ({"bearer_auth_logical_cluster": "l", **LOGIN}, "logical.cluster needs .*issuer.endpoint.url or .*token"),
         ({**CLIENT, "bearer_auth_issuer_endpoint_url": f"http://idp/{HUSH}"},
          "schema.registry.bearer.auth.issuer.endpoint.url is http, by which"),
+        ({**CLIENT, "bearer_auth_issuer_endpoint_url": "file:/t"}, "url is a file, so client id, secret and scope"),
+        ({"bearer_auth_token": f"{HUSH}\n{HUSH}"}, "schema.registry.bearer.auth.token must be a token: letters"),
+        ({"bearer_auth_token": "t", "bearer_auth_logical_cluster": "l\nm"}, "must be ASCII characters without line en"),
+        ({"proxy_host": f"http://me:{HUSH}@p"}, "schema.registry.proxy.host must be a host's name or address alone"),
         ({"proxy_host": "p"}, "schema.registry.proxy.host and schema.registry.proxy.port need each other"),
         ({"proxy_port": "70000"}, "schema.registry.proxy.port .70000. must be between 1 and 65535"),
         ({"ssl_truststore_location": "/t"}, "schema.registry.ssl.truststore.location needs an https URL"),
@@ -93,6 +97,10 @@ def test_secrets_are_in_no_representation_and_travel_to_tasks():
     assert pickle.loads(pickle.dumps(registry)) == registry
     shown = [repr(getattr(parse(**CLIENT, **ISSUER), field.name)) for field in dataclasses.fields(SchemaRegistry)]
     assert not any(HUSH in each for each in shown)
+
+
+def test_a_token_has_no_line_end_of_its_file():
+    assert parse(bearer_auth_token=f"{HUSH}\n").bearer_auth_token.text == HUSH
 
 
 def test_each_option_of_tls_is_kafka_s_by_another_prefix():

@@ -9,15 +9,18 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from support import serving
 
 
 @contextlib.contextmanager
-def endpoint(answer: str, slowly: bytes = b"", tls: ssl.SSLContext | None = None) -> Iterator[tuple[int, list[Any]]]:
-    """The port of a server that gives one answer, and the requests it got. What it says `slowly` it begins again."""
+def endpoint(
+    answer: str | Iterator[str], slowly: bytes = b"", tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[int, list[Any]]]:
+    """The port of a server that gives one answer, or the next of several, and the requests it got. What it says
+    `slowly` it begins again."""
     asked: list[Any] = []
     ended = threading.Event()
 
@@ -28,7 +31,7 @@ def endpoint(answer: str, slowly: bytes = b"", tls: ssl.SSLContext | None = None
                 lines.append(line.decode())
             length = next((int(line.split()[1]) for line in lines if line.startswith("Content-Length")), 0)
             asked.append((lines, self.rfile.read(length)))
-            self.wfile.write(answer.encode())
+            self.wfile.write((answer if isinstance(answer, str) else next(answer)).encode())
             with contextlib.suppress(OSError):
                 while slowly and not ended.wait(0.05):
                     self.wfile.write(slowly)
@@ -52,6 +55,10 @@ class Front(http.server.ThreadingHTTPServer):
         Method and path of each request.
     headers
         Those of the last request.
+    refuses_with
+        The status for another header than the wanted one.
+    instead
+        What it answers itself to a request, by the method and path; None where it lets the request through.
     """
 
     daemon_threads = True
@@ -61,6 +68,8 @@ class Front(http.server.ThreadingHTTPServer):
         self.target, self.wants, self.tls = target, wants, tls
         self.asked: list[str] = []
         self.headers: dict[str, str] = {}
+        self.refuses_with = 403
+        self.instead: Callable[[str], tuple[int, bytes] | None] = lambda _: None
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"{'https' if tls else 'http'}://localhost:{self.server_address[1]}"
@@ -82,8 +91,12 @@ class _Through(http.server.BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         data = self.rfile.read(length) if length else None
         if front.wants is not None and self.headers.get("Authorization") != front.wants:
-            status = 401 if self.headers.get("Authorization") is None else 403
+            status = 401 if self.headers.get("Authorization") is None else front.refuses_with
             self._answer(status, b'{"error_code": %d, "message": "User not authorized"}' % status)
+            return
+        own = front.instead(front.asked[-1])
+        if own is not None:
+            self._answer(*own)
             return
         request = urllib.request.Request(f"{front.target}{self.path}", data, method=self.command)
         request.add_header("Content-Type", self.headers.get("Content-Type", "application/json"))

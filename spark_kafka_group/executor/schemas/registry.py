@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from spark_kafka_group.errors import RegistryError, RegistryTimeoutError, UnknownSchemaError
 from spark_kafka_group.executor.schemas.avro_schema import with_references
-from spark_kafka_group.executor.schemas.registry_requests import RegistryRequests
+from spark_kafka_group.executor.schemas.registry_requests import NoRegistryError, RegistryRequests
 from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.text.foreign_text import excerpt, printable
 
@@ -59,10 +59,14 @@ class RegisteredSchema:
 
 @dataclass(frozen=True)
 class RegistryPatience:
-    """How long a registry is waited for that does not answer: so many attempts, or so long, or for ever."""
+    """How long a registry is waited for that does not answer: so many attempts, or so long, or for ever.
+
+    `behind_others`: whether it is waited for too while another server answers in its place, as a proxy does.
+    """
 
     attempts: int | None = None
     limit_ms: int | None = None
+    behind_others: bool = False
 
 
 class Registry:
@@ -172,6 +176,22 @@ class Registry:
             raise self._no_schema(path)
         return int(number["id"])
 
+    def registered(
+        self, subject: str, schema: RegisteredSchema, patience: RegistryPatience | None = None
+    ) -> RegisteredSchema:
+        """Register a schema; it as the registry has it then. Of several registries one writes, and the others know a
+        schema a little later."""
+        self.register(subject, schema, patience)
+        waited_s = 0.0
+        while True:
+            try:
+                return self.lookup(subject, schema, patience)
+            except UnknownSchemaError:
+                if waited_s >= UNKNOWN_S:
+                    raise
+            self._sleep(UNKNOWN_PAUSE_S)
+            waited_s += UNKNOWN_PAUSE_S
+
     def lookup(
         self, subject: str, schema: RegisteredSchema, patience: RegistryPatience | None = None
     ) -> RegisteredSchema:
@@ -188,7 +208,9 @@ class Registry:
         while True:
             try:
                 answer = self._requests.ask(path, content, limit_s - (self._clock() - began))
-            except RegistryTimeoutError as error:
+            except (RegistryTimeoutError, NoRegistryError) as error:
+                if isinstance(error, NoRegistryError) and not patience.behind_others:
+                    raise RegistryError(str(error)) from None
                 attempts += 1
                 away_s = self._clock() - began
                 left_s = limit_s - away_s

@@ -7,14 +7,17 @@ import http.client
 import json
 import ssl
 import urllib.error
+import urllib.request
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from spark_kafka_group.errors import BrokerError, OptionError, RegistryError, RegistryTimeoutError, UnknownSchemaError
 from spark_kafka_group.options.schema_registry import (
     ISSUER,
     SchemaRegistry,
     as_issuers,
+    is_file,
     registrys,
     shown,
     user_and_password,
@@ -24,6 +27,9 @@ from spark_kafka_group.text.foreign_text import excerpt, parsed, printable
 from spark_kafka_group.wire.broker_connection import Deadline
 from spark_kafka_group.wire.http_request import TooLargeError, Way, body, send
 
+if TYPE_CHECKING:
+    from spark_kafka_group.options.security.credentials import ClientCredentials, TokenFile
+
 LARGEST = 16 << 20  # bytes of an answer; a registry keeps a schema in one record, which usually has 1 MB at most
 CONTENT = "application/vnd.schemaregistry.v1+json"
 HEADERS = {"Accept": f"{CONTENT}, application/vnd.schemaregistry+json, application/json", "Content-Type": CONTENT}
@@ -32,7 +38,12 @@ BUSY = {408, 425, 429}  # with those from 500 on, refusals that pass
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # a server that goes away causes them too
 WRONG_NAME = {62, 64}  # OpenSSL's codes of a certificate for another host, or another address
 LONGEST_SHOWN = 300
+BEARER = "Bearer "
 LEAST_MS = 1000  # that a request has, also where a task has no time left
+
+
+class NoRegistryError(RegistryError):
+    """Raised when what answers is no schema registry: the URL is wrong, or a proxy's registry is away."""
 
 
 class _AwayError(Exception):
@@ -48,28 +59,31 @@ class RegistryRequests:
 
     def ask(self, path: str, content: dict[str, Any] | None = None, within_s: float = inf) -> Any:
         """The answer to a GET, or to a POST where there is `content`. Raises UnknownSchemaError when the registry does
-        not have what was asked for. Raises RegistryTimeoutError when no registry answers now. Raises RegistryError when
-        it refuses, or is no schema registry: asking again does not help. Each has its share of `within_s`."""
+        not have what was asked for. Raises RegistryTimeoutError when no registry answers now, NoRegistryError when only
+        other servers do. Raises RegistryError when it refuses: asking again does not help. Each has its share of
+        `within_s`."""
         count, deadline = len(self._registry.url), Deadline(within_s)
         problems: list[str] = []
+        others = 0
         for number in (*range(self._answered, count), *range(self._answered)):
             share_ms = 1000 * deadline.left_s / (count - len(problems))
             within_ms = int(min(max(share_ms, LEAST_MS), self._registry.http_read_timeout_ms))
             try:
                 answer = self._asked(self._registry.url[number], path, content, within_ms)
-            except _AwayError as error:
+            except (_AwayError, NoRegistryError) as error:
                 problems.append(str(error))
+                others += isinstance(error, NoRegistryError)
             else:
                 self._answered = number
                 return answer
-        raise RegistryTimeoutError("; ".join(problems))
+        raise (NoRegistryError if others == count else RegistryTimeoutError)("; ".join(problems))
 
     def _asked(self, url: Secret, path: str, content: dict[str, Any] | None, within_ms: int) -> Any:
         asked = f"{'GET' if content is None else 'POST'} {path}"
-        who = f"schema registry {shown(url)}"
+        who = self._who(url)
         data = None if content is None else json.dumps(content).encode()
         try:
-            found = send(f"{shown(url)}{path}", self._way(url, within_ms), HEADERS | self._login(url), data)
+            found = self._answer(url, path, data, within_ms)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(who, url, asked, error) from None
@@ -82,6 +96,29 @@ class RegistryRequests:
         except TooLargeError:
             raise _no_registry(who, asked, f"with more than {LARGEST} bytes") from None
         return _json(who, asked, found)
+
+    def _who(self, url: Secret) -> str:
+        """The registry, and the proxy before it, which may be what answers or does not."""
+        host, port = self._registry.proxy_host, self._registry.proxy_port
+        proxy = f"{host}:{port}" if host else ""
+        parts = urlsplit(url.text)
+        if not host and not urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
+            proxy = urllib.request.getproxies().get(parts.scheme, "").rpartition("//")[2].rpartition("@")[2]
+        return f"schema registry {shown(url)}{proxy and f' through the proxy {printable(proxy)}'}"
+
+    def _answer(self, url: Secret, path: str, data: bytes | None, within_ms: int) -> bytes:
+        """The body of an answer. Where a token is refused before its end, another one is taken, once."""
+        login, source = self._login(url), self._issuer()
+        try:
+            return send(f"{shown(url)}{path}", self._way(url, within_ms), HEADERS | login, data)
+        except urllib.error.HTTPError as error:
+            if error.code != 401 or source is None:
+                raise
+            from spark_kafka_group.wire.client.tokens import tokens_of
+
+            error.close()
+            tokens_of(source).forget(login["Authorization"].removeprefix(BEARER))
+        return send(f"{shown(url)}{path}", self._way(url, within_ms), HEADERS | self._login(url), data)
 
     def _way(self, url: Secret, within_ms: int) -> Way:
         registry, context = self._registry, None
@@ -104,30 +141,38 @@ class RegistryRequests:
             return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
         token = self._token()
         headers = {
-            "Authorization": token and f"Bearer {token}",
+            "Authorization": token and f"{BEARER}{token}",
             "target-sr-cluster": registry.bearer_auth_logical_cluster,
             "Confluent-Identity-Pool-Id": registry.bearer_auth_identity_pool_id,
         }
         return {name: value for name, value in headers.items() if value is not None}
 
     def _token(self) -> str | None:
-        registry = self._registry
-        if registry.bearer_auth_issuer_endpoint_url is None:
+        registry, source = self._registry, self._issuer()
+        if source is None:
             return None if registry.bearer_auth_token is None else registry.bearer_auth_token.text
-        from spark_kafka_group.options.security.credentials import ClientCredentials
         from spark_kafka_group.wire.client.tokens import tokens_of
 
-        identity, secret = registry.bearer_auth_client_id, registry.bearer_auth_client_secret
-        assert identity is not None
-        assert secret is not None
-        source = ClientCredentials(
-            registry.bearer_auth_issuer_endpoint_url.text, identity, secret, registry.bearer_auth_scope
-        )
         try:
             return tokens_of(source).token()
         except BrokerError as error:
             message = as_issuers(str(error))
             raise (_AwayError(message) if type(error) is BrokerError else RegistryError(message)) from None
+
+    def _issuer(self) -> ClientCredentials | TokenFile | None:
+        """Where tokens are from that end; None where there are none."""
+        registry = self._registry
+        if registry.bearer_auth_issuer_endpoint_url is None:
+            return None
+        from spark_kafka_group.options.security import credentials
+
+        url = registry.bearer_auth_issuer_endpoint_url.text
+        if is_file(url):
+            return credentials.TokenFile(unquote(urlsplit(url).path))
+        identity, secret = registry.bearer_auth_client_id, registry.bearer_auth_client_secret
+        assert identity is not None
+        assert secret is not None
+        return credentials.ClientCredentials(url, identity, secret, registry.bearer_auth_scope)
 
     def _refusal(self, who: str, url: Secret, asked: str, error: urllib.error.HTTPError) -> Exception:
         """What an answer means that is no success."""
@@ -154,7 +199,7 @@ class RegistryRequests:
         user = user_and_password(self._registry, url)
         if user is not None:
             return f"It was asked as user {printable(user.partition(':')[0])}: check user, password and rights"
-        if {"Authorization"} & self._login(url).keys():
+        if self._registry.bearer_auth_token is not None or self._issuer() is not None:
             return "It was asked with a bearer token: check where that is from, and its rights"
         return (
             "It was asked without a login: give schema.registry.basic.auth.user.info, "
@@ -193,8 +238,8 @@ class RegistryRequests:
         return _AwayError(f"{who} cannot be reached: {said}: check schema.registry.url, and whether it runs")
 
 
-def _no_registry(who: str, asked: str, how: str) -> RegistryError:
-    return RegistryError(
+def _no_registry(who: str, asked: str, how: str) -> NoRegistryError:
+    return NoRegistryError(
         f"{who} answers {asked} {how}, as no schema registry does: check host, port and path of schema.registry.url "
         f"(such as /apis/ccompat/v7 of Apicurio)"
     )

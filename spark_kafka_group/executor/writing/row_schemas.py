@@ -135,9 +135,8 @@ def _registered(
             of_kind(found, kind, asked_by, instead)
         else:
             written = RegisteredSchema(column.given, kind)
-            if options.writing.auto_register:
-                registry.register(subject, written, patience)
-            found = registry.lookup(subject, written, patience)
+            registered = registry.registered if options.writing.auto_register else registry.lookup
+            found = registered(subject, written, patience)
     except UnknownSchemaError as error:
         advice = f"register it, set schema.registry.auto.register=true, or give {column.name}Subject"
         raise OptionError(f"{str(error).rstrip('.')}, and column {column.name} needs its schema: {advice}") from error
@@ -175,7 +174,8 @@ def schema_of_task(column: WrittenColumn, topic: str, options: SinkOptions) -> S
     asked_at, kept = _of_runs.get(key, (0.0, None))
     if kept is not None and time.monotonic() - asked_at < options.connection.metadata_max_age_ms / 1000:
         return kept
-    found = schema_for(column, topic, options, RegistryPatience(limit_ms=options.producing.max_block_ms))
+    patience = RegistryPatience(limit_ms=options.producing.max_block_ms, behind_others=run is not None)
+    found = schema_for(column, topic, options, patience)
     if run is not None:
         if len(_of_runs) >= MOST_KEPT:
             _of_runs.clear()

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 LONGEST_NAME, LONGEST_PATH = 255, 4096  # the most bytes of a file's name, and of its path
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""The form of a token in RFC 6750, and for brokers."""
+OF_A_TOKEN = "letters, digits and -._~+/, then perhaps = (RFC 6750)"
 BASE64_OF_KEY = r"MI[A-Za-z0-9+/\s]{80,}=*"
 """Keys and certificates are sequences of ASN.1 that are longer than 127 bytes."""
 
@@ -24,6 +27,13 @@ def secret(raw: str) -> Secret:
     if not raw:
         raise ValueError("must not be empty")
     return Secret(raw)
+
+
+def token(raw: str) -> Secret:
+    """A bearer token, perhaps with the line end of a file that it was read from."""
+    if not TOKEN.fullmatch(raw.strip()):
+        raise ValueError(f"must be a token: {OF_A_TOKEN}")
+    return Secret(raw.strip())
 
 
 def location(raw: str) -> str:

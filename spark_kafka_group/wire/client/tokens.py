@@ -22,6 +22,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.options.security.credentials import ClientCredentials, OwnTokens, TokenFile, UnsecuredToken
+from spark_kafka_group.options.security.option_values import OF_A_TOKEN, TOKEN
 from spark_kafka_group.values import user_classes
 from spark_kafka_group.wire.http_request import LARGEST, TooLargeError, Way, body, send
 
@@ -32,8 +33,7 @@ LONGEST_S = 100 * 365 * 86_400
 """A century. A longer lifetime of a token is a mistake, for example a date in place of a duration."""
 HANDLER = "kafka.sasl.login.callback.handler.class"
 ENDPOINT = "kafka.sasl.oauthbearer.token.endpoint.url"
-TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # the form of a token in RFC 6750, and for brokers
-NOT_A_TOKEN = "that is no token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
+NOT_A_TOKEN = f"that is no token: {OF_A_TOKEN}"
 WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
@@ -87,6 +87,12 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             raise
         lifetime_s = token.lifetime_s or 0.0
         self._token, self._refresh_at, self._over_at = token.text, now + REFRESH_AT * lifetime_s, now + lifetime_s
+
+    def forget(self, token: str) -> None:
+        """Get another token the next time, as this one was refused."""
+        with self._lock:
+            if token == self._token:
+                self._refresh_at = self._over_at = -1.0
 
     def extensions(self) -> dict[str, str]:
         return self._extensions()
