@@ -336,6 +336,30 @@ def test_ids_of_headers_may_be_numbers_and_guids_and_may_be_missing(twin):
     ]
 
 
+def test_fields_that_are_read_in_another_unit_or_scale_are_told(twin):
+    def schema(unit, scale, **decimal):
+        time = {"type": "long", "logicalType": f"timestamp-{unit}"}
+        price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale} | decimal
+        return record(("at", ["null", time]), ("prices", {"type": "array", "items": price}), ("left", time))
+
+    writers = {1: schema("millis", 2), 2: schema("micros", 4), 3: schema("micros", 4, precision=8)}
+    told = []
+    made = AvroDecoder(
+        json.dumps(writers[2]), ("at", "prices"), False, {key: json.dumps(each) for key, each in writers.items()}.get,
+        twin, on_unlike=lambda *what: told.append(what),
+    )  # fmt: skip
+    _, malformed = made.decode(pa.array([bytes(3)] * 4, pa.binary()), [1, 2, 3, 1])
+    assert malformed == []
+    assert told == [(1, ("at (timestamp-millis as timestamp-micros)", "prices (scale 2 as 4)"))]
+
+
+def test_a_process_makes_the_program_of_two_schemas_once(twin):
+    one, other = (decoder(twin, record(("a", "int")), record(("a", "long"))) for _ in range(2))
+    for made in (one, other):
+        assert made.decode(pa.array([INT], pa.binary()), [1])[0].to_pylist() == [{"a": 7}]
+    assert one._ready[1] is other._ready[1]
+
+
 def test_an_outage_of_who_knows_schemas_is_no_malformed_value(twin):
     def writer_of(schema_id):
         raise ConnectionError("the registry is away")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.schemas.arrow_types import arrow_type, chosen, nullable
-from spark_kafka_group.executor.schemas.avro_schema import AvroSchemaError, parse
+from spark_kafka_group.executor.schemas.avro_schema import AvroSchema, AvroSchemaError, parse
 from spark_kafka_group.executor.schemas.avro_types import spark_type
 from spark_kafka_group.executor.values.avro_instructions import Program
 from spark_kafka_group.executor.values.avro_program import program
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
 from spark_kafka_group.executor.values.framing import rows_by_ids
-from spark_kafka_group.executor.values.value_columns import columns_of
+from spark_kafka_group.executor.values.value_columns import Column, columns_of
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed
 
 TWINS = compiled_twin.Twins(
@@ -30,6 +31,8 @@ NULL_VALUE, NO_FRAME = -2, -1
 """What frame_id() gives for no value, and for a value that does not begin with an id."""
 MOST_REFUSED = 10_000
 """Ids that are kept; bytes that only look framed have any number of them."""
+MOST_PROGRAMS, LARGEST_PROGRAM = 100, 10_000
+"""Programs that a process keeps for its next tasks, and the most instructions of such a program."""
 NO_ID = "the value does not begin with a zero byte and a schema id"
 
 
@@ -53,6 +56,8 @@ class AvroDecoder:
         ``auto``, ``c`` or ``python``.
     all_nullable
         Whether the type has fields that may be null only, whatever the schema says.
+    on_unlike
+        Called with an id and with the fields that its values have in another unit or scale than the column.
 
     Raises
     ------
@@ -70,14 +75,13 @@ class AvroDecoder:
         writer_of: Callable[[int | str], str],
         decoder: str = "auto",
         all_nullable: bool = False,
+        on_unlike: Callable[[int | str, tuple[str, ...]], None] | None = None,
     ) -> None:
-        self._reader = parse(reader_schema_text)
-        spark = chosen(spark_type(self._reader), wanted)
-        spark = nullable(spark) if all_nullable else spark
-        self.type: pa.DataType = arrow_type(spark)
-        self._columns = columns_of(spark)
+        self._read_as = reader_schema_text, wanted, all_nullable
+        _, self._columns, self.type = _reader(*self._read_as)
         self._framed = framed
         self._writer_of = writer_of
+        self._on_unlike = on_unlike
         self._twin = TWINS.load(decoder)
         self._programs: dict[int | str | None, Program] = {}
         self._ready: dict[Any, Any] = {}
@@ -130,14 +134,46 @@ class AvroDecoder:
         """Why no value of a writer's schema can be read; None where there is a program for them."""
         if schema_id not in self._ready and schema_id not in self._refused:
             try:
-                writer = self._reader if schema_id is None else parse(self._writer_of(schema_id))
-                made = program(writer, self._reader, self._columns)
-                self._programs[schema_id], self._ready[schema_id] = made, self._twin.prepared(made)
+                written_as = self._read_as[0] if schema_id is None else self._writer_of(schema_id)
+                made, ready = _compiled(self._twin, written_as, *self._read_as)
+                self._programs[schema_id], self._ready[schema_id] = made, ready
+                if made.unlike and schema_id is not None and self._on_unlike is not None:
+                    self._on_unlike(schema_id, made.unlike)
             except (LookupError, AvroSchemaError, UnresolvableError, ValueError) as error:
                 if len(self._refused) >= MOST_REFUSED:
                     self._refused.clear()
                 self._refused[schema_id] = str(error.args[0]) if error.args else type(error).__name__
         return self._refused.get(schema_id)
+
+
+@lru_cache(maxsize=16)
+def _reader(
+    text: str, wanted: tuple[str, ...] | None, all_nullable: bool
+) -> tuple[AvroSchema, tuple[Column, ...], pa.DataType]:
+    schema = parse(text)
+    spark = chosen(spark_type(schema), wanted)
+    spark = nullable(spark) if all_nullable else spark
+    return schema, columns_of(spark), arrow_type(spark)
+
+
+_programs: dict[Any, tuple[Program, Any]] = {}
+
+
+def _compiled(
+    twin: Any, written_as: str, text: str, wanted: tuple[str, ...] | None, all_nullable: bool
+) -> tuple[Program, Any]:
+    """The program of two schemas, and as the twin takes it. A process keeps it: a micro-batch has a few tasks."""
+    key = twin, written_as, text, wanted, all_nullable
+    found = _programs.get(key)
+    if found is None:
+        reader, columns, _ = _reader(text, wanted, all_nullable)
+        made = program(reader if written_as == text else parse(written_as), reader, columns)
+        found = made, twin.prepared(made)
+        if len(_programs) >= MOST_PROGRAMS:
+            _programs.clear()
+        if len(made.instructions) <= LARGEST_PROGRAM:
+            _programs[key] = found
+    return found
 
 
 def _number(schema_id: int | str | None) -> int | None:

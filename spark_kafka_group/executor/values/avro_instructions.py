@@ -91,7 +91,10 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """Instructions, the dotted field of each, and the tables that they name."""
+    """Instructions, the dotted field of each, and the tables that they name.
+
+    `unlike`: fields whose numbers are read in another unit or scale than they were written in, and in which.
+    """
 
     instructions: tuple[Instruction, ...]
     fields: tuple[str, ...]
@@ -99,6 +102,7 @@ class Program:
     symbols: tuple[tuple[bytes | None, ...], ...]
     constants: tuple[bytes, ...]
     reasons: tuple[str, ...]
+    unlike: tuple[str, ...] = ()
 
     def why(self, problem: int, at: int) -> tuple[str, str]:
         """Field and reason of a malformed value, which failed at an instruction."""

@@ -88,6 +88,7 @@ class _Maker:
         self._symbols: list[tuple[bytes | None, ...]] = []
         self._constants: list[bytes] = []
         self._reasons: list[str] = []
+        self._unlike: list[str] = []
         self._called: dict[str, list[int]] = {}
 
     def made(self) -> Program:
@@ -101,6 +102,7 @@ class _Maker:
             tuple(self._symbols),
             tuple(self._constants),
             tuple(self._reasons),
+            tuple(dict.fromkeys(self._unlike)),
         )
 
     def _step(self, do: Do, c: int = -1, a: int = 0, b: int = 0) -> int:
@@ -246,6 +248,9 @@ class _Maker:
         self._loop(Do.MAP, Do.MAP_NEXT, c, w.values, body)
 
     def _simple(self, w: Type, r: Type, c: int) -> None:
+        unlike = _unlike(w, r)
+        if unlike is not None:
+            self._unlike.append(f"{self._columns[c].name or 'the value'} ({unlike})")
         width = self._columns[c].width
         logical = r.logical if isinstance(r, Primitive | Fixed) else None
         number = NUMBERS.get((kind(w), kind(r), width))
@@ -307,6 +312,16 @@ class _Maker:
         """Whether no value of a writer's type has a byte."""
         w = self._writer.definition(node)
         return w.name in self._empty if isinstance(w, RecordType) else _is_nothing(w)
+
+
+def _unlike(w: Type, r: Type) -> str | None:
+    """How the numbers of two types mean other things, which Avro's rules do not look at."""
+    if not isinstance(w, Primitive | Fixed) or not isinstance(r, Primitive | Fixed) or not w.logical or not r.logical:
+        return None
+    if w.logical == r.logical == "decimal":
+        return None if w.scale == r.scale else f"scale {w.scale} as {r.scale}"
+    is_same = w.logical.removeprefix("local-") == r.logical.removeprefix("local-")
+    return None if is_same else f"{w.logical} as {r.logical}"
 
 
 def _is_nothing(found: Type) -> bool:
