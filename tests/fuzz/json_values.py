@@ -16,8 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "values"))  # first: it makes
 import json_samples
 from columns import plain
 
-from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.schemas.ddl import schema_of
+from spark_kafka_group.executor.schemas.ddl import DdlError, schema_of
 from spark_kafka_group.executor.values.json_decoder import TWINS
 from spark_kafka_group.executor.values.value_contract import ValueDecoder
 
@@ -74,7 +73,7 @@ def parsed(data: bytes) -> None:
     """A schema is read, and what is read comes back from its JSON; else it is refused in words."""
     try:
         found = schema_of(data.decode("utf-8", "replace"))
-    except OptionError:
+    except DdlError:
         return
     if schema_of(found.json()) != found:
         raise DisagreementError("a schema does not come back from its JSON")

@@ -10,8 +10,7 @@ import json_samples
 import pytest
 from pyspark.sql.types import DataType, StructField, StructType
 
-from spark_kafka_group.errors import OptionError
-from spark_kafka_group.executor.schemas.ddl import schema_of
+from spark_kafka_group.executor.schemas.ddl import DdlError, schema_of
 
 TEXTS = (
     "a INT", "int", "INT ",
@@ -90,7 +89,7 @@ def compare(spark, texts) -> int:
             theirs = None
         try:
             own = json.loads(schema_of(text).json())
-        except OptionError:
+        except DdlError:
             own = None
         assert own == theirs, text
     return schemas
@@ -142,7 +141,7 @@ def test_random_schemas_come_back_from_their_text() -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(text: str, why: str) -> None:
-    with pytest.raises(OptionError, match=why) as raised:
+    with pytest.raises(DdlError, match=why) as raised:
         schema_of(text)
     assert len(str(raised.value)) < 400
 
@@ -152,6 +151,6 @@ def test_a_long_text_takes_as_long_as_its_length() -> None:
     assert len(schema_of(", ".join(f"f{at} INT" for at in range(10_000)))) == 10_000
     size = 30_000
     for part in ("'", "`", "'x' ", "/*", "/*x", "-- \n", "<", "'`\"", "\\'", "r'\\", "array<"):
-        with pytest.raises(OptionError):
+        with pytest.raises(DdlError):
             schema_of("a " + part * (size // len(part)) + "!")
     assert time.process_time() - started < 5

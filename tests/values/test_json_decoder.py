@@ -58,7 +58,7 @@ def test_blank_values_and_tombstones_are_null_and_not_malformed(twin: str) -> No
 def test_wanted_fields_alone_are_built_and_checked(twin: str) -> None:
     value = b'{"id":1,"at":{"day":"soon","zone":"x"},"items":"y"}'
     assert decoded(twin, ORDER, value, wanted=("id", "at.zone")) == ([{"id": 1, "at": {"zone": b"x"}}], [])
-    with pytest.raises(OptionError, match="has no field ide: it has id, at, items"):
+    with pytest.raises(ValueError, match="has no field ide: it has id, at, items"):
         decoded(twin, ORDER, value, wanted=("ide",))
 
 
@@ -102,12 +102,12 @@ def test_the_text_of_a_malformed_document_is_kept_where_from_json_keeps_it(twin:
     ],
 )
 def test_a_type_that_is_not_read_from_json_is_refused_in_words(twin: str, schema: str, why: str) -> None:
-    with pytest.raises(OptionError, match=why):
+    with pytest.raises(ValueError, match=why):
         json_decoder(schema_of(schema), decoder=twin)
 
 
 def test_an_unknown_zone_is_refused_in_words(twin: str) -> None:
-    with pytest.raises(OptionError, match="the time zone Mars/Olympus is unknown to Python"):
+    with pytest.raises(OptionError, match=r"timeZone .Mars/Olympus. is no zone that Python knows"):
         json_decoder(schema_of("a INT"), time_zone="Mars/Olympus", decoder=twin)
 
 

@@ -40,8 +40,6 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from spark_kafka_group.errors import OptionError
-
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 100
 MAX_PRECISION = 38
@@ -107,6 +105,10 @@ _json_interval = re.compile(r"interval (\w+)(?: to (\w+))?").fullmatch
 ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
+class DdlError(ValueError):
+    """Raised when a text is no type of a column, in one sentence that says where, and what to write."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     """A token of DDL text, and where it begins."""
@@ -121,20 +123,19 @@ def schema_of(text: str) -> DataType:
 
     Raises
     ------
-    OptionError
-        One sentence that says where the text is wrong, and what to write.
+    DdlError
     """
     if len(text) > MAX_CHARACTERS:
-        raise OptionError(f"a schema of {len(text)} characters is too long: at most {MAX_CHARACTERS}")
+        raise DdlError(f"a schema of {len(text)} characters is too long: at most {MAX_CHARACTERS}")
     if text.lstrip()[:1] in ("{", '"'):
         return _from_json(text)
     tokens = _tokens(text)
     try:
         return _DdlReader(text, tokens).only_type()
-    except OptionError as as_type:
+    except DdlError as as_type:
         try:
             return _DdlReader(text, tokens).only_columns()
-        except OptionError as as_columns:
+        except DdlError as as_columns:
             # a text that begins as a type does, as `array<`, is meant as a type
             begins = tokens[0].text.lower() in {*SIMPLE, "array", "map", "struct", "decimal", "interval"}
             raise (as_type if begins else as_columns) from None
@@ -189,10 +190,10 @@ class _DdlReader:
         if not self._take(text):
             raise self._wrong(text)
 
-    def _wrong(self, expected: str) -> OptionError:
+    def _wrong(self, expected: str) -> DdlError:
         token = self._next
         found = "the text ends" if token.kind == "end" else f"there is {shortened(token.text)}"
-        return OptionError(
+        return DdlError(
             f"the schema {shortened(self._source)} cannot be read: at character {token.at + 1} {found}, where "
             f"{expected} is expected"
         )
@@ -240,7 +241,7 @@ class _DdlReader:
 
     def _type(self, depth: int) -> DataType:
         if depth > MAX_DEPTH:
-            raise OptionError(f"the schema {shortened(self._source)} is nested deeper than {MAX_DEPTH} types")
+            raise DdlError(f"the schema {shortened(self._source)} is nested deeper than {MAX_DEPTH} types")
         token = self._next
         name = token.text.lower()
         if token.kind != "word":
@@ -306,11 +307,11 @@ class _DdlReader:
         if name == "time":
             (precision,) = self._numbers() or (6,)
             if precision > MAX_TIME_DIGITS:
-                raise OptionError(f"TIME({precision}) has more than {MAX_TIME_DIGITS} digits of a second")
+                raise DdlError(f"TIME({precision}) has more than {MAX_TIME_DIGITS} digits of a second")
             self._with_zone(with_zone=False)
             return TimeType(precision)
         if name == "string" and self._take("collate") and (collation := self._name().upper()) != "UTF8_BINARY":
-            raise OptionError(f"STRING COLLATE {collation}: a column of values has no collation, so write STRING")
+            raise DdlError(f"STRING COLLATE {collation}: a column of values has no collation, so write STRING")
         if name == "timestamp" and (zone := self._with_zone(with_zone=True)) is not None:
             return TimestampType() if zone else TimestampNTZType()
         return make()
@@ -335,7 +336,7 @@ class _DdlReader:
     def _text_of_length(self, token: _Token) -> DataType:
         given = self._numbers()
         if len(given) != 1:
-            raise OptionError(f"{token.text.upper()} needs a length, as {token.text.upper()}(10), or use STRING")
+            raise DdlError(f"{token.text.upper()} needs a length, as {token.text.upper()}(10), or use STRING")
         return VarcharType(given[0]) if token.text.lower() == "varchar" else CharType(given[0])
 
     def _numbers(self) -> tuple[int, ...]:
@@ -366,7 +367,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def _decimal_type(precision: int, scale: int) -> DecimalType:
     if not 0 <= scale <= precision <= MAX_PRECISION:
-        raise OptionError(
+        raise DdlError(
             f"DECIMAL({precision},{scale}) is no type: the precision is at most {MAX_PRECISION}, and the scale at most "
             f"the precision"
         )
@@ -381,13 +382,13 @@ def _from_json(text: str) -> DataType:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise OptionError(f"the schema {shortened(text)} begins as JSON does, and is none: {why}") from None
+        raise DdlError(f"the schema {shortened(text)} begins as JSON does, and is none: {why}") from None
     return _json_type(given, "the schema", 1)
 
 
 def _json_type(given: Any, place: str, depth: int) -> DataType:
     if depth > MAX_DEPTH:
-        raise OptionError(f"{place} is nested deeper than {MAX_DEPTH} types")
+        raise DdlError(f"{place} is nested deeper than {MAX_DEPTH} types")
     if isinstance(given, str):
         return _json_simple(given, place)
     kind = given.get("type") if isinstance(given, dict) else None
@@ -401,21 +402,21 @@ def _json_type(given: Any, place: str, depth: int) -> DataType:
         value = _json_type(given.get("valueType"), f"a value of {place}", depth + 1)
         return MapType(key, value, _member(given, "valueContainsNull", bool, place))
     found = shortened(json.dumps(kind if isinstance(given, dict) else given))
-    raise OptionError(
+    raise DdlError(
         f'{place} has the type {found}: it has to be a name, or an object whose "type" is struct, array or map'
     )
 
 
 def _json_field(given: Any, place: str, depth: int) -> StructField:
     if not isinstance(given, dict):
-        raise OptionError(f"a field of {place} is no object with name, type, nullable and metadata")
+        raise DdlError(f"a field of {place} is no object with name, type, nullable and metadata")
     name = _member(given, "name", str, f"a field of {place}")
     here = f"the field {shortened(name)}"
     metadata = given.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise OptionError(f"{here} has metadata that are no object")
+        raise DdlError(f"{here} has metadata that are no object")
     if COLLATIONS in metadata:
-        raise OptionError(f"{here} has a collation, and a column of values has none: leave {COLLATIONS} out")
+        raise DdlError(f"{here} has a collation, and a column of values has none: leave {COLLATIONS} out")
     nullable = _member(given, "nullable", bool, here)
     return StructField(name, _json_type(given.get("type"), here, depth + 1), nullable, metadata)
 
@@ -423,7 +424,7 @@ def _json_field(given: Any, place: str, depth: int) -> StructField:
 def _member(given: dict[str, Any], name: str, kind: type, place: str) -> Any:
     found = given.get(name)
     if not isinstance(found, kind):
-        raise OptionError(f"{place} needs the member {name}, as {StructType.__name__}.json() writes it")
+        raise DdlError(f"{place} needs the member {name}, as {StructType.__name__}.json() writes it")
     return found
 
 
@@ -442,7 +443,7 @@ def _json_simple(name: str, place: str) -> DataType:
             ends = (found[1], found[2] or found[1])
             if all(end in units for end in ends) and units.index(ends[0]) <= units.index(ends[1]):
                 return interval(units.index(ends[0]), units.index(ends[1]))
-    raise OptionError(
+    raise DdlError(
         f"{place} has the type {shortened(name)}, which is none of Spark's: write it as Spark's schema.json() does"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, StringType
@@ -36,13 +37,15 @@ FILE = "file:"
 
 
 def spark_type(column: TypedColumn, values: TypedValues) -> DataType:
-    """The column's type. Raises ValueError where the schema has none, or lacks a wanted field."""
+    """The column's type. Raises ValueError where the schema has none that can be read, or lacks a wanted field."""
     if column.format == STRING:
         return StringType()
     if column.format == JSON:
         from spark_kafka_group.executor.schemas.ddl import schema_of
+        from spark_kafka_group.executor.values import json_types
 
         found = schema_of(column.schema)
+        json_types.check(found)
     elif column.format == PROTOBUF:
         from spark_kafka_group.executor.schemas import protobuf_schema, protobuf_types
 
@@ -109,14 +112,9 @@ def _column(options: Options, name: str) -> TypedColumn:
             column = _given(column, given, where)
         else:
             where, column = _latest(options, column)
+        spark_type(column, values)  # an error now, not in a task
     except OptionError:
         raise
-    except ValueError as error:
-        raise OptionError(f"{where}: {error}") from error
-    if given.format == PROTOBUF:
-        protobuf_options(values)
-    try:
-        spark_type(column, values)  # an error now, not in a task
     except ValueError as error:
         raise OptionError(f"{where}: {error}") from error
     return column
@@ -148,15 +146,20 @@ def framing_of(options: Options | SinkOptions, name: str) -> str:
     return options.values.of_column(name).framing or (CONFLUENT if options.registry.url else NONE)
 
 
-def own_zone() -> str:
-    """The zone of this machine, as Java finds it."""
+def own_zone(local_time: Path = Path("/etc/localtime"), zones: Path = Path("/usr/share/zoneinfo")) -> str:
+    """The zone of this machine, as Java finds it. In a container its file is often a copy of one of `zones`."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if named:
         return named
     try:
-        return os.readlink("/etc/localtime").partition("zoneinfo/")[2] or "UTC"
+        if local_time.is_symlink():
+            return os.readlink(local_time).partition("zoneinfo/")[2] or "UTC"
+        found = local_time.read_bytes()
     except OSError:
         return "UTC"
+    files = (zones / name for name in ("UTC", "GMT", *map(str, sorted(zones.rglob("*")))))
+    same = (file for file in files if file.is_file() and file.stat().st_size == len(found))
+    return next((str(file.relative_to(zones)) for file in same if file.read_bytes() == found), "UTC")
 
 
 def text_given(given: str, option: str) -> str:

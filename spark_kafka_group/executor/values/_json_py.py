@@ -95,24 +95,23 @@ class JsonDecoder:
 
     Raises
     ------
+    ValueError
+        For a type that from_json does not read, or that lacks a wanted field.
     OptionError
-        For a type that from_json does not read, or a zone that is unknown here.
+        For a zone that is unknown here.
     """
 
     def __init__(
         self, spark_type: DataType, wanted: tuple[str, ...] | None = None, framed: bool = False, time_zone: str = "UTC"
     ) -> None:
         json_types.check(spark_type)
-        try:
-            self.spark_type = nullable(chosen(spark_type, wanted))
-        except ValueError as error:
-            raise OptionError(str(error)) from error
+        self.spark_type = nullable(chosen(spark_type, wanted))
         self.type = arrow_type(self.spark_type)
         zone = zone_of(time_zone)
         if zone is None:
             raise OptionError(
-                f"the time zone {time_zone} is unknown to Python: set spark.sql.session.timeZone to another one, or "
-                f"install tzdata for the executors' Python"
+                f"timeZone ({time_zone}) is no zone that Python knows: take one such as Europe/Berlin, or install "
+                f"tzdata for the Python of the driver and the executors"
             )
         self._framed = framed
         self._width = _width(self.spark_type)

@@ -22,8 +22,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_group.errors import OptionError
-
 MAX_DEPTH = 100
 CORRUPT = "_corrupt_record"
 """A field of the root that gets the whole text of a malformed document: spark.sql.columnNameOfCorruptRecord."""
@@ -50,35 +48,35 @@ def check(spark: DataType) -> None:
 
     Raises
     ------
-    OptionError
+    ValueError
     """
     if not isinstance(spark, (StructType, ArrayType, MapType)):
-        raise OptionError(f"JSON is read as a struct, an array or a map, not as {spark.simpleString()}")
+        raise ValueError(f"JSON is read as a struct, an array or a map, not as {spark.simpleString()}")
     if isinstance(spark, StructType) and not spark.fields:
-        raise OptionError("JSON is read as a struct with at least one field")
+        raise ValueError("JSON is read as a struct with at least one field")
     _check(spark, "the value", 1)
     for field in spark.fields if isinstance(spark, StructType) else ():
         if field.name == CORRUPT and type(field.dataType) is not StringType:
-            raise OptionError(f"the field {CORRUPT} gets the text of a malformed document: its type has to be STRING")
+            raise ValueError(f"the field {CORRUPT} gets the text of a malformed document: its type has to be STRING")
 
 
 def _check(spark: DataType, place: str, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise OptionError(f"JSON is read as a type of at most {MAX_DEPTH} levels")
+        raise ValueError(f"JSON is read as a type of at most {MAX_DEPTH} levels")
     if isinstance(spark, StructType):
         twice = {name for name in spark.names if spark.names.count(name) > 1} if _repeats(spark.names) else set()
         if twice:
-            raise OptionError(f"{place} has two fields with the name {min(twice)}: give each its own name")
+            raise ValueError(f"{place} has two fields with the name {min(twice)}: give each its own name")
         for field in spark.fields:
             _check(field.dataType, f"the field {field.name}", depth + 1)
     elif isinstance(spark, ArrayType):
         _check(spark.elementType, place, depth + 1)
     elif isinstance(spark, MapType):
         if type(spark.keyType) is not StringType or spark.keyType != StringType():
-            raise OptionError(f"{place} is a map with keys of {spark.keyType.simpleString()}: JSON has keys of STRING")
+            raise ValueError(f"{place} is a map with keys of {spark.keyType.simpleString()}: JSON has keys of STRING")
         _check(spark.valueType, place, depth + 1)
     elif not isinstance(spark, SIMPLE):
-        raise OptionError(f"{place} cannot be read from JSON as {spark.simpleString()}: read it as STRING, and cast it")
+        raise ValueError(f"{place} cannot be read from JSON as {spark.simpleString()}: read it as STRING, and cast it")
 
 
 def _repeats(names: list[str]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_group.errors import OptionError, UnwritableRowError
 from spark_kafka_group.executor.schemas.ddl import schema_of
+from spark_kafka_group.executor.schemas.typed_columns import own_zone
 from spark_kafka_group.executor.values import _write_py
 from spark_kafka_group.executor.writing import typed_rows
 from spark_kafka_group.executor.writing.row_schemas import with_schemas
@@ -53,6 +54,22 @@ def test_a_file_with_a_schema_is_read_on_the_driver_and_its_text_travels(tmp_pat
     (tmp_path / "schema.avsc").write_text(STRICT.replace("Y", "Z").replace('"int"', '"string"'))
     with pytest.raises(OptionError, match="cannot be written with valueSchema: the field a is int, and the schema"):
         written(**given, **{"schema.registry.url": "http://127.0.0.1:1"}, in_stream=True)
+
+
+def test_the_zone_of_a_machine_whose_local_time_is_a_copy_of_a_zone_is_that_zone(monkeypatch, tmp_path):
+    monkeypatch.delenv("TZ", raising=False)
+    zones, local = tmp_path / "zoneinfo", tmp_path / "localtime"
+    (zones / "Europe").mkdir(parents=True)
+    for zone, content in {"UTC": b"TZif2 utc", "Europe/Berlin": b"TZif2 own", "Europe/Rome": b"TZif2 its"}.items():
+        (zones / zone).write_bytes(content)
+    assert own_zone(local, zones) == "UTC"
+    local.write_bytes(b"TZif2 own")
+    assert own_zone(local, zones) == "Europe/Berlin"
+    local.write_bytes(b"TZif2 another")
+    assert own_zone(local, zones) == "UTC"
+    local.unlink()
+    local.symlink_to(zones / "Europe/Rome")
+    assert own_zone(local, zones) == "Europe/Rome"
 
 
 def test_json_without_ids_asks_no_registry():
