@@ -1,13 +1,18 @@
 """Ids and GUIDs of schemas in headers."""
 
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_group.errors import MalformedValueError
+from spark_kafka_group.executor.schemas.typed_columns import resolved
 from spark_kafka_group.executor.values.framing import VALUE_HEADER, header_ids, header_of, with_header
+from spark_kafka_group.executor.values.typed_batches import TypedBatches
+from spark_kafka_group.options import Options
 from spark_kafka_group.values.schema import COLUMNS
 
 HEADERS = COLUMNS["headers"][1]
@@ -29,6 +34,17 @@ def column(*rows, name=VALUE_HEADER):
 def test_ids_and_guids_are_read_row_by_row():
     rows = [[SEVEN], [b"\x01" + GUID.bytes], [("a", b"b"), (VALUE_HEADER, b"\x00\xff\xff\xff\xff"), ("c", None)]]
     assert header_ids(column(*rows), VALUE_HEADER) == ([7, str(GUID), 2**32 - 1], {})
+
+
+def test_json_that_is_malformed_is_not_said_to_lack_a_header():
+    given = {"valueFormat": "json", "valueSchema": "a INT", "valueFraming": "confluent-header"}
+    given |= {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "columns": "value"}
+    parsed = Options.parse(given | {"schema.registry.url": "http://127.0.0.1:1"})
+    batches = TypedBatches(replace(parsed, typed=resolved(parsed)))
+    rows = {"value": pa.array([b'{"a": 1}', b"no"], pa.binary()), "headers": column(None, None)}
+    rows |= {"topic": ["orders"] * 2, "partition": [0, 0], "offset": [0, 1]}
+    with pytest.raises(MalformedValueError, match="orders-0: offset 1: the value is malformed: a word that is no"):
+        list(batches.decoded([pa.RecordBatch.from_pydict(rows)]))
 
 
 def test_the_last_of_several_counts():

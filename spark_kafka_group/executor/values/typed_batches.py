@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from spark_kafka_group.errors import MalformedValueError, UnknownSchemaError
-from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, header_ids
+from spark_kafka_group.executor.values.framing import KEY_HEADER, NO_HEADER, VALUE_HEADER, header_ids
 from spark_kafka_group.executor.values.value_contract import NO_LIMIT, Malformed, ValueDecoder
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.parsing import RAW
@@ -37,6 +37,8 @@ HEADERS = {"key": KEY_HEADER, "value": VALUE_HEADER}
 ADVICE = "Set onMalformedValue=null to read such values as null, or deadLetter to keep the records in a topic"
 MOST_BYTES = 16 * 1024 * 1024
 """Memory of a decoded column, about: a few bytes may be many columns, as those that a document lacks."""
+MOST_LETTERS = 1000
+"""Dead letters in memory: as Python's objects, the letter of a small record has some kilobytes."""
 MOST_EXTRA = 10
 """Fields that a warning names."""
 
@@ -115,8 +117,9 @@ class TypedBatches:
     ) -> tuple[pa.Array, list[Malformed]]:
         ids, missing = self._ids(column, batch)
         made, problems = decoder.decode(batch.column(column.name), ids, most_bytes)
-        reasons = [(one, missing.get(one.row)) for one in problems]
-        return made, [one if why is None else Malformed(one.row, None, "", why) for one, why in reasons]
+        return made, [
+            Malformed(one.row, None, "", missing[one.row]) if one.reason == NO_HEADER else one for one in problems
+        ]
 
     def _kept(self, batch: pa.RecordBatch, malformed: dict[int, tuple[str, Malformed]]) -> pa.Array | None:
         """Which rows stay; None if all do."""
@@ -134,9 +137,11 @@ class TypedBatches:
         from spark_kafka_group.executor.writing.dead_letters import letters, send  # seldom needed
         from spark_kafka_group.options.sink_options import sink_options
 
-        errors = {row: self._error(batch, row, *found) for row, found in malformed.items()}
-        rows = letters(batch, errors, self._options)
-        send(rows, sink_options(self._options, self._outlives), str(errors[first]), by="onMalformedValue")
+        sink, rows = sink_options(self._options, self._outlives), sorted(malformed)
+        for begin in range(0, len(rows), MOST_LETTERS):
+            errors = {row: self._error(batch, row, *malformed[row]) for row in rows[begin : begin + MOST_LETTERS]}
+            told = str(errors[rows[begin]])
+            send(letters(batch, errors, self._options), sink, told, by="onMalformedValue")
         return pa.array([row not in malformed for row in range(batch.num_rows)])
 
     def _error(
@@ -161,7 +166,8 @@ class TypedBatches:
             from spark_kafka_group.executor.values.avro_decoder import AvroDecoder
 
             writer_of = partial(self._writer, column)
-            return AvroDecoder(column.schema, column.wanted, framed, writer_of, decoder, column.nullable)
+            on_unlike = partial(_say_unlike, column)
+            return AvroDecoder(column.schema, column.wanted, framed, writer_of, decoder, column.nullable, on_unlike)
         if column.format == PROTOBUF:
             from spark_kafka_group.executor.schemas import protobuf_schema
             from spark_kafka_group.executor.schemas.typed_columns import protobuf_options
@@ -225,7 +231,7 @@ class TypedBatches:
         from spark_kafka_group.executor.schemas.registry import RegistryPatience
 
         if self._outlives:
-            return RegistryPatience(limit_ms=self._options.connection.max_broker_outage_ms)
+            return RegistryPatience(limit_ms=self._options.connection.max_broker_outage_ms, behind_others=True)
         return RegistryPatience(limit_ms=self._options.fetching.poll_timeout_ms)
 
 
@@ -244,9 +250,22 @@ def _warn_of_more(column: TypedColumn, key: int | str, text: str) -> None:
 def _say_more(column: TypedColumn, key: int | str, more: tuple[str, ...]) -> None:
     """Once in a process, which runs many tasks."""
     if more:
-        named = ", ".join(more[:MOST_EXTRA]) + (", ..." if len(more) > MOST_EXTRA else "")
         log.warning(
             "schema %s of the %s has fields that the query's schema does not have, and they are left out: %s. A query "
             "that is started again has them",
-            key, column.name, named,
+            key, column.name, _some(more),
         )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _say_unlike(column: TypedColumn, key: int | str, unlike: tuple[str, ...]) -> None:
+    """Once in a process, which runs many tasks."""
+    log.warning(
+        "schema %s of the %s has numbers of another unit or scale than the query's schema, so these fields are wrong, "
+        "as from_avro reads them: %s",
+        key, column.name, _some(unlike),
+    )  # fmt: skip
+
+
+def _some(fields: tuple[str, ...]) -> str:
+    return ", ".join(fields[:MOST_EXTRA]) + (", ..." if len(fields) > MOST_EXTRA else "")
