@@ -33,6 +33,9 @@ from spark_kafka_group.tools.properties import read_properties
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
+REDACTION = "spark.sql.redaction.options.regex"
+SECRET = "(?i)url|user.info|ssl.keystore.key"
+"""Names of options that plans hide, beside passwords, secrets and tokens."""
 LONGEST_FOLDER = 60  # bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux.
 OF_CONNECTIONS = ("connection", "security")  # sections of options that source and sink share
 OF_EXECUTORS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
@@ -40,8 +43,8 @@ LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 
 def session(name: str) -> SparkSession:
-    """Spark, with Unix domain sockets to its Python workers unless its configuration says otherwise: small tasks are
-    quicker.
+    """Spark, with two settings unless its configuration has them: Unix domain sockets to its Python workers, as small
+    tasks are quicker, and no secret in the plans that it shows.
 
     Raises
     ------
@@ -52,11 +55,12 @@ def session(name: str) -> SparkSession:
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         _start_jvm()
         # From here on SparkConf has spark-submit's configuration.
-        sockets = sockets_to_workers(SparkConf().get, _temporary_folder())
-        for setting, value in sockets.items():
+        own = sockets_to_workers(SparkConf().get, _temporary_folder())
+        own[REDACTION] = SparkConf().get(REDACTION, SECRET)
+        for setting, value in own.items():
             builder = builder.config(setting, value)
         if not _by_connect():
-            SparkContext.getOrCreate(SparkConf().setAppName(name).setAll(list(sockets.items())))
+            SparkContext.getOrCreate(SparkConf().setAppName(name).setAll(list(own.items())))
         ending.take_signals()  # the context has taken Ctrl-C, and the rest takes seconds
     made = builder.getOrCreate()
     require_found(made)

@@ -1,7 +1,9 @@
 """Typed columns in real Spark, with schemas of a real registry."""
 
+import datetime
 import json
 import re
+import tracemalloc
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from support import Record, name, options, produce, registries, topic_with
+from support import Record, end_offset, name, options, produce, registries, topic_with
 from support.http_answers import front
 from support.written_values import confluent
 
@@ -19,6 +21,8 @@ from spark_kafka_group.executor.schemas.typed_columns import resolved
 from spark_kafka_group.executor.values.typed_batches import TypedBatches
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.tools.submit import REDACTION, SECRET
+from spark_kafka_group.values.schema import COLUMNS, EVERY
 
 PAGE = (Path(__file__).parents[2] / "docs/values.md").read_text()
 ORDER = {
@@ -114,17 +118,24 @@ def test_a_look_shows_what_values_hold(kafka, apicurio, orders):
     assert json.loads(fits.value.text) == order(2)
 
 
-def test_a_field_that_the_column_lacks_is_warned_of_once_in_a_process_which_runs_many_tasks(kafka, srfake, caplog):
+def test_what_differs_in_a_writer_s_schema_is_warned_of_once_in_a_process_which_runs_many_tasks(kafka, srfake, caplog):
     topic = topic_with(kafka, [], partitions=1)
     more = {"name": "more", "type": "int"}
-    (written,) = confluent(srfake, topic, with_fields(*ORDER["fields"][1:], more), [order(1, more=2)])
-    given = options(kafka, topic, valueFormat="avro", valueSchema=json.dumps(ORDER))
+    at, read = (
+        {"name": "at", "type": {"type": "long", "logicalType": unit}} for unit in ("time-micros", "timestamp-micros")
+    )
+    row = order(1, more=2, at=datetime.time(0, 0, 1))
+    (written,) = confluent(srfake, topic, with_fields(*ORDER["fields"][1:], at, more), [row])
+    given = options(kafka, topic, valueFormat="avro", valueSchema=json.dumps(with_fields(*ORDER["fields"][1:], read)))
     parsed = Options.parse(given | {"schema.registry.url": srfake.url})
     parsed = replace(parsed, typed=resolved(parsed))
     batch = pa.RecordBatch.from_pydict({"value": pa.array([written.value], pa.binary())})
     for _ in range(3):
-        assert TypedBatches(parsed).as_objects(batch) == {"value": [order(1)]}
-    assert [record.getMessage().count("left out: more") for record in caplog.records] == [1]
+        (found,) = TypedBatches(parsed).as_objects(batch)["value"]
+        assert found.pop("at") == datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
+        assert found == order(1)
+    said = "left out: more. A query|so these fields are wrong, as from_avro reads them: at .time-micros as timestamp"
+    assert [re.findall(said, record.getMessage()) != [] for record in caplog.records] == [True, True]
 
 
 LARGE = {"s": "x" * (1 << 20), "n": list(range(-100_000, 100_000))}
@@ -208,6 +219,23 @@ class TestAMalformedValue:
         assert (headers["__connect.errors.topic"], headers["__connect.errors.offset"]) == (broken.encode(), b"3")
         assert b"zero byte" in headers["__connect.errors.exception.message"]
 
+    def test_of_many_records_is_a_letter_each_in_little_memory(self, kafka):
+        topic, count = topic_with(kafka, [], partitions=1), 6000
+        kafka.create_topic(f"{topic}-dlt", partitions=1)
+        given = options(kafka, topic, valueFormat="json", valueSchema="a INT", onMalformedValue="deadLetter")
+        parsed = Options.parse(given)
+        batches = TypedBatches(replace(parsed, typed=resolved(parsed)))
+        rows = {column: pa.nulls(count, COLUMNS[column][1]) for column in EVERY}
+        rows |= {"value": pa.array([b"no"] * count, pa.binary()), "topic": pa.array([topic] * count)}
+        rows |= {"partition": pa.array([0] * count, pa.int32()), "offset": pa.array(range(count))}
+        rows |= {"timestampType": pa.array([0] * count, pa.int32())}
+        tracemalloc.start()
+        assert list(batches.decoded([pa.RecordBatch.from_pydict(rows)])) == []
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 12 << 20
+        assert end_offset(kafka, f"{topic}-dlt") == count
+
     def test_of_a_retry_topic_is_a_dead_letter_of_the_main_topic(self, spark, kafka, group, apicurio, broken, tmp_path):
         retry, dead, rows = f"{broken}-retry-1", f"{broken}-dlt", []
         for each in (retry, dead):
@@ -244,7 +272,11 @@ REFUSED = {
     "json without a schema": ({"valueFormat": "json"}, "needs valueSchema, such as"),
     "a pattern of topics": ({"subscribe": None, "subscribePattern": "a.*"}, "needs valueSubject or valueSchema"),
     "a text that is no DDL": (
-        {"valueFormat": "json", "valueSchema": "id INT,", "schema.registry.url": None}, "valueSchema: "
+        {"valueFormat": "json", "valueSchema": "id INT,", "schema.registry.url": None}, "^valueSchema: the schema id INT, cannot be read"
+    ),
+    "a type that JSON does not have": (
+        {"valueFormat": "json", "valueSchema": "id INTERVAL DAY", "schema.registry.url": None},
+        "^valueSchema: the field id cannot be read from JSON as interval day"
     ),
     "a file that is not there": ({"valueSchema": "file:/nowhere"}, "valueSchema .*cannot be read: No such file"),
 }  # fmt: skip
@@ -277,6 +309,18 @@ def test_a_registry_that_wants_a_login_says_so(kafka, srfake):
         with pytest.raises(RegistryError, match="HTTP 401: .*: give schema.registry.basic.auth.user.info"):
             GroupKafkaDataSource(avro(kafka, guarded, "orders")).schema()
         assert len(guarded.asked) == 1
+
+
+def test_a_login_is_in_no_plan_with_the_setting_of_submit_session(spark, kafka, srfake, orders, capsys):
+    srfake.register(f"{orders}-value", ORDER)
+    given = {"schema.registry.basic.auth.user.info": "me:hush-7f3a"}
+    with front(srfake.url, wants="Basic bWU6aHVzaC03ZjNh") as guarded:
+        spark.conf.set(REDACTION, SECRET)
+        spark.readStream.format("groupkafka").options(**avro(kafka, guarded, orders, **given)).load().explain(True)
+        spark.conf.unset(REDACTION)
+    plan = capsys.readouterr().out
+    assert "schema.registry.basic.auth.user.info=*" in plan
+    assert "hush" not in plan
 
 
 def test_a_subject_of_another_type_is_named(kafka, srfake):

@@ -1,10 +1,13 @@
 """Rows that the sink encodes with schemas of real registries, read by Confluent's deserializers and the source."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from support import Record, name, options, produce, topic_with
+from support.written_values import confluent
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.errors import GroupKafkaError
@@ -12,6 +15,7 @@ from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.schemas.registry import Registry
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
 
+PAGE = (Path(__file__).parents[2] / "docs/values.md").read_text()
 ORDER = {
     "type": "record",
     "name": "Order",
@@ -218,6 +222,27 @@ class TestARowThatDoesNotFit:
         rows = rows.selectExpr("named_struct('id', value, 'state', 'LOST', 'tags', map('k', 'v')) value")
         with pytest.raises(StreamingQueryException, match=self.WHY):
             stream(rows, sink(kafka, apicurio, topic), tmp_path).awaitTermination(60)
+
+
+def test_what_the_page_reads_it_writes(spark, kafka, apicurio, group, topic, tmp_path):
+    read, *_, write = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    fields = [{"name": "id", "type": "long"}, {"name": "amount", "type": ["null", "double"], "default": None}]
+    rows = [{"id": number, "amount": number / 2} for number in range(3)]
+    source = topic_with(kafka, [], partitions=1)
+    values = confluent(apicurio, source, {"type": "record", "name": "Order", "fields": fields}, rows)
+    produce(kafka, source, [Record(0, None, each.value) for each in values])
+    code = (read + write).replace(".load()", '.option("startingOffsets", "earliest").load()')
+    for old, new in {
+        "localhost:9092": kafka.bootstrap_servers, "http://localhost:8081": apicurio.url, "/checkpoints": str(tmp_path),
+        '"orders"': f'"{source}"', '"bills"': f'"{topic}"', '"billing"': f'"{group}"',
+        ".awaitTermination()": ".processAllAvailable()",
+    }.items():  # fmt: skip
+        assert old in code
+        code = code.replace(old, new)
+    names = {"spark": spark}
+    exec(code, names)
+    names["query"].stop()
+    assert read_by_confluent(apicurio, topic, records(spark, kafka, topic)) == rows
 
 
 def stream(rows, given, folder):

@@ -11,10 +11,10 @@ import pytest
 from secured import PASSWORD, PLAIN, UNSECURED, add_user, in_properties, jaas, options, scram, works
 from support.certificates import KEY_PASSWORD, STORE_PASSWORD
 
+from spark_kafka_group.tools.submit import SECRET
+
 ROOT = Path(__file__).parents[2]
 HUSH = "hush-7f3a"
-REDACTION = "(?i)url|ssl.keystore.key"
-"""The setting of docs/security.md that keeps a private key in an option out of the plans that Spark shows."""
 
 LOGGING = """\
 [loggers]
@@ -68,7 +68,7 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
         allow(kafka, group_user, records, group)
     given, out = tmp_path / "given", tmp_path / "out"
     out.mkdir()
-    given.write_text(json.dumps({"stream": stream, "batch": batch, "wrong": wrong, "redaction": REDACTION}))
+    given.write_text(json.dumps({"stream": stream, "batch": batch, "wrong": wrong, "redaction": SECRET}))
     (tmp_path / "logging.ini").write_text(LOGGING)
     environment = os.environ | {
         "PYSPARK_PYTHON": sys.executable,
