@@ -272,7 +272,8 @@ REFUSED = {
     "json without a schema": ({"valueFormat": "json"}, "needs valueSchema, such as"),
     "a pattern of topics": ({"subscribe": None, "subscribePattern": "a.*"}, "needs valueSubject or valueSchema"),
     "a text that is no DDL": (
-        {"valueFormat": "json", "valueSchema": "id INT,", "schema.registry.url": None}, "^valueSchema: the schema id INT, cannot be read"
+        {"valueFormat": "json", "valueSchema": "id INT,", "schema.registry.url": None},
+        "^valueSchema: the schema id INT, cannot be read"
     ),
     "a type that JSON does not have": (
         {"valueFormat": "json", "valueSchema": "id INTERVAL DAY", "schema.registry.url": None},

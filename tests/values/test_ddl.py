@@ -123,6 +123,10 @@ def test_random_schemas_come_back_from_their_text() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        (
+            str(StructType([StructField("a", DataType())])),
+            "is a type as Python shows it: give the type",
+        ),
         ("a FOO", "at character 3 there is FOO, where a type, as INT, STRING,"),
         ("a INT b", "at character 7 there is b, where a comma and another column, or the end is expected"),
         ("array<int", "at character 10 the text ends, where > is expected"),

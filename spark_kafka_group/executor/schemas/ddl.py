@@ -95,6 +95,7 @@ _token = re.compile(
       | (?P<mark> <> | . )""",
     re.VERBOSE | re.DOTALL,
 )
+_shown_type = re.compile(r"\s*(?:Struct|Array|Map)Type\(").match
 _number = re.compile("[0-9]+").fullmatch
 _literal = re.compile(r"[0-9]+(?:[lLsSyYdDfF]|[bB][dD]|[eE][0-9]+(?:[dDfF]|[bB][dD])?)?").fullmatch
 _escape = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
@@ -127,6 +128,8 @@ def schema_of(text: str) -> DataType:
     """
     if len(text) > MAX_CHARACTERS:
         raise DdlError(f"a schema of {len(text)} characters is too long: at most {MAX_CHARACTERS}")
+    if _shown_type(text):
+        raise DdlError(f"{shortened(text)} is a type as Python shows it: give the type's json(), as schema.json()")
     if text.lstrip()[:1] in ("{", '"'):
         return _from_json(text)
     tokens = _tokens(text)
