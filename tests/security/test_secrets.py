@@ -56,7 +56,13 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
     mutual = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": chain, "ssl_key_password": KEY_PASSWORD}
     stream = options(kafka, "SASL_SSL", records, group, **trust, **mutual, **scram(user, HUSH))
     batch = options(kafka, "MTLS", records, **trust, **mutual)
+    json_values = {"valueFormat": "json", "valueSchema": "a INT", "valueFraming": "none", "onMalformedValue": "null"}
+    stream |= json_values | {"schema.registry.url": "http://localhost:1"}
+    stream["schema.registry.basic.auth.user.info"] = f"me:{HUSH}"
+    batch |= json_values | {"schema.registry.url": f"http://me:{HUSH}@localhost:1"}
     wrong = [
+        stream | {"schema.registry.bearer.auth.token": HUSH},
+        batch | {"schema.registry.bearer.auth.token": f"{HUSH}\nmore"},
         stream | {"kafka.sasl.jaas.config": stream["kafka.sasl.jaas.config"].rstrip(";")},
         stream | {"kafka.sasl.jaas.config": jaas("plain", username="u", password=HUSH)},
         stream | {"kafka.ssl.truststore.password": HUSH},
