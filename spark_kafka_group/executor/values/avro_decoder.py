@@ -31,7 +31,7 @@ NULL_VALUE, NO_FRAME = -2, -1
 """What frame_id() gives for no value, and for a value that does not begin with an id."""
 MOST_REFUSED = 10_000
 """Ids that are kept; bytes that only look framed have any number of them."""
-MOST_PROGRAMS, LARGEST_PROGRAM = 100, 10_000
+MOST_PROGRAMS, LARGEST_PROGRAM = 32, 10_000
 """Programs that a process keeps for its next tasks, and the most instructions of such a program."""
 NO_ID = "the value does not begin with a zero byte and a schema id"
 
