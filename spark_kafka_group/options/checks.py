@@ -23,6 +23,7 @@ from spark_kafka_group.options.typed_values import (
     OF_PROTOBUF,
     PROTOBUF,
     STRING,
+    WITH_FIELDS,
 )
 from spark_kafka_group.text.foreign_text import listed, shortened
 from spark_kafka_group.values import user_classes
@@ -155,9 +156,6 @@ def _values_can_be_decoded(options: Sections) -> str | None:
     if of_protobuf and PROTOBUF not in kinds:
         return f"{of_protobuf[0]} needs valueFormat or keyFormat, protobuf"
     return None
-
-
-WITH_FIELDS = "json, avro or protobuf"
 
 
 def _problem_of_column(options: Sections, column: str, kind: str) -> str | None:

@@ -132,7 +132,7 @@ class Writing(Section):
     auto_register: bool = option(
         "schema.registry.auto.register", boolean,
         "Whether the schema that values are written with is registered under its subject: `valueSchema`, or for `avro` "
-        "the schema that `to_avro` makes of the column. Else the subject must have it.",
+        "and `protobuf` one that is made of the column's type. Else the subject must have it.",
         default=False,
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ SINK_SECTIONS: dict[str, type[Section]] = {
 }  # fmt: skip
 OF_READING_ONLY = frozenset({
     "maxBrokerOutage", "kafka.default.api.timeout.ms", "partition.metadata.cache.ttl.ms", "onMalformedValue",
-    "valueDescriptorFile", "keyDescriptorFile", "valueMessage", "keyMessage", *OF_PROTOBUF,
+    *OF_PROTOBUF,
 })  # fmt: skip
 """Options of shared sections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""
 

@@ -25,7 +25,7 @@ from spark_kafka_group.options.schema_registry import SchemaRegistry
 from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.options.security import Security
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.options.typed_values import AVRO, BINARY, JSON, NONE, PROTOBUF, STRING, TypedValues
+from spark_kafka_group.options.typed_values import AVRO, BINARY, JSON, NONE, PROTOBUF, STRING, WITH_FIELDS, TypedValues
 
 LATE_PROGRESS = "asyncProgressTrackingEnabled"
 CHECKPOINT = "checkpointlocation"
@@ -200,8 +200,8 @@ def _values_can_be_encoded(options: SinkOptions) -> str | None:
         problem = _problem_of_column(options, column)
         if problem is not None:
             return problem
-    if options.registry.url and not formats & {AVRO, JSON}:
-        return "schema.registry.url needs valueFormat or keyFormat, avro or json"
+    if options.registry.url and formats <= {BINARY, STRING}:
+        return f"schema.registry.url needs valueFormat or keyFormat, {WITH_FIELDS}"
     if register and not options.registry.url:
         return "schema.registry.auto.register needs schema.registry.url"
     if values.time_zone is not None and JSON not in formats:
@@ -211,13 +211,17 @@ def _values_can_be_encoded(options: SinkOptions) -> str | None:
 
 def _problem_of_column(options: SinkOptions, column: str) -> str | None:
     given = options.values.of_column(column)
-    kind, schema, framing, subject, version, _, _ = given
-    names = given.given(column)
-    if kind == PROTOBUF:
-        return f"{column}Format=protobuf is for reading only: write bytes, or take avro or json"
+    kind, schema, framing, subject, version, descriptors, _ = given
+    names, of_protobuf = given.given(column), given.given(column, "DescriptorFile", "Message")
     if kind in (BINARY, STRING):
-        return f"{names[0]} needs {column}Format, avro or json" if names else None
+        return f"{names[0]} needs {column}Format, {WITH_FIELDS}" if names else None
+    if of_protobuf and kind != PROTOBUF:
+        return f"{of_protobuf[0]} needs {column}Format=protobuf"
+    if descriptors is not None:
+        return _problem_of_descriptors(options, column)
     if not options.registry.url:
+        if kind == PROTOBUF and schema is None:
+            return f"{column}Format=protobuf needs schema.registry.url, {column}DescriptorFile or {column}Schema"
         if kind == AVRO and schema is None:
             return f"{column}Format=avro needs schema.registry.url, or {column}Schema"
         if kind == JSON and schema is not None:
@@ -235,6 +239,21 @@ def _problem_of_column(options: SinkOptions, column: str) -> str | None:
             f"give it, or {column}Framing=none"
         )
     return None
+
+
+def _problem_of_descriptors(options: SinkOptions, column: str) -> str | None:
+    given = options.values.of_column(column)
+    others = given.given(column, "Schema", "Subject", "SchemaVersion")
+    if others:
+        return f"{column}DescriptorFile and {others[0]} are both given: one of them"
+    if given.message is None:
+        return f"{column}DescriptorFile needs {column}Message, the name of the message"
+    if options.registry.url and given.framing != NONE:
+        return (
+            f"{column}DescriptorFile needs {column}Framing=none, as no registry has descriptors: or give "
+            f"{column}Schema, the text of the .proto file"
+        )
+    return f"{column}Framing needs schema.registry.url" if given.framing not in (None, NONE) else None
 
 
 CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 BINARY, STRING, JSON, AVRO, PROTOBUF = "binary", "string", "json", "avro", "protobuf"
 CONFLUENT, CONFLUENT_HEADER, NONE = "confluent", "confluent-header", "none"
 NULL = "null"
+WITH_FIELDS = "json, avro or protobuf"
 FORMATS = choice(BINARY, STRING, JSON, AVRO, PROTOBUF)
 FRAMINGS = choice(CONFLUENT, CONFLUENT_HEADER, NONE)
 SHOWN_FRAMING = "`confluent` with a registry, else `none`"
@@ -199,15 +200,17 @@ class TypedColumn:
 class SchemaToWrite:
     """The schema that values are written with, and how a registry knows it; it travels to the tasks.
 
-    `text`: of an Avro schema; empty for JSON.
+    `text`: of an Avro schema; a Protobuf schema as JSON, with the message first; empty for JSON.
     `id`, `guid`: None where there is no registry, or it does not say it.
     `source`: what has it, for errors.
+    `path`: the message indexes of a Protobuf message.
     """
 
     text: str
     source: str
     id: int | None = None
     guid: str | None = None
+    path: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,7 +219,8 @@ class WrittenColumn:
 
     `name`: ``key`` or ``value``.
     `type`: the column's.
-    `given`: the text of the schema, by an option or of the column's type; empty where the registry has it.
+    `given`: the text of the schema, by an option or of the column's type; empty where the registry has it. Of a file
+        of descriptors it is the Protobuf schema as JSON.
     `schema`: None where tasks ask the registry.
     """
 

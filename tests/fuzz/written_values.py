@@ -16,12 +16,17 @@ import pyarrow as pa
 from avro_values import as_sent
 from twins import DisagreementError
 
+from spark_kafka_group.executor.schemas.protobuf_schema import as_text
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions, spark_type
 from spark_kafka_group.executor.values.avro_plan import avro_plan
 from spark_kafka_group.executor.values.json_plan import json_plan
+from spark_kafka_group.executor.values.protobuf_plan import protobuf_plan
 from spark_kafka_group.executor.values.value_encoder import TWINS
 from spark_kafka_group.executor.values.write_plan import WritePlan, bound, reason
 
 sys.path.append(str(Path(__file__).parents[1] / "values"))
+import protobuf_cases
+from protobuf_decoding import decoder_of, schema_of
 from written_samples import FIELDS_OF_JSON, Making, column, struct_of
 
 CASE = struct.Struct(">HBB")  # number of the plan, and the slice of the column: rows left out, and rows
@@ -37,8 +42,13 @@ WORDS = (*INTEGERS, *LONGS, b"\xff" * 16, b"\0" * 16, b"\x80", b"\xed\xa0\x80", 
 
 @lru_cache(maxsize=512)
 def case_of(number: int) -> tuple[WritePlan, pa.Array]:
-    """A plan, and a column that it takes: JSON of even numbers, Avro of odd ones."""
+    """A plan, and a column that it takes: JSON of even numbers, Avro of odd ones, Protobuf of every eighth."""
     rng = Random(number)
+    if number % 8 == 1:
+        options, messages = ProtobufOptions(*(rng.random() < 0.5 for _ in range(4))), protobuf_cases.case_of(rng, ROWS)
+        schema = schema_of(messages.descriptors)
+        plan = protobuf_plan(spark_type(schema, messages.message, options), as_text(schema.only(messages.message)))
+        return plan, decoder_of(messages, options, "auto").decode(pa.array(messages.values, pa.binary()))[0]
     if number % 2 == 0:
         spark = struct_of(rng, 3, FIELDS_OF_JSON, of_avro=False)
         return json_plan(spark, ZONES[number // 2 % len(ZONES)]), column(rng, spark, ROWS)

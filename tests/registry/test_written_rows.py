@@ -1,5 +1,6 @@
 """Rows that the sink encodes with schemas of real registries, read by Confluent's deserializers and the source."""
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from support import Record, name, options, produce, topic_with
+from support.protobuf_messages import classes, compiled
 from support.written_values import confluent
 
 from spark_kafka_group import GroupKafkaDataSource
@@ -42,6 +44,21 @@ EXPECTED = [
     for n in range(3)
 ]
 
+ORDER_PROTO = """syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Other { string x = 1; }
+message Order {
+  int64 id = 1; optional double amount = 2; State state = 3; map<string, string> tags = 4; string note = 5;
+  enum State { NEW = 0; PAID = 1; }
+  google.protobuf.Timestamp at = 6;
+}
+"""
+ORDER_CLASS = classes(compiled({"order.proto": ORDER_PROTO}, "order.proto"))["Order"]
+MESSAGES = [
+    ORDER_CLASS(id=n, amount=None if n == 1 else n / 2, state="PAID" if n else "NEW", tags={"k": str(n)})
+    for n in range(3)
+]
+
 
 def sink(kafka, registry, topic=None, **more):
     given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "schema.registry.url": registry.url}
@@ -66,20 +83,26 @@ def records(spark, kafka, topic):
     ]
 
 
-def read_by_confluent(registry, topic, found, kind="AVRO", of_key=False):
-    """What confluent-kafka's deserializers make of keys or values, with the header of an id or without."""
+def read_by_confluent(registry, topic, found, kind="AVRO", of_key=False, message=None):
+    """What confluent-kafka's deserializers make of keys or values, with the header of an id or without.
+
+    That of Protobuf asks the registry only where it has descriptors, which are all that this client reads.
+    """
     from confluent_kafka.schema_registry import SchemaRegistryClient, dual_schema_id_deserializer
     from confluent_kafka.schema_registry.avro import AvroDeserializer
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     conf = {"schema.id.deserializer": dual_schema_id_deserializer}
     with SchemaRegistryClient({"url": registry.url}) as client:
-        make = (
-            AvroDeserializer(client, conf=conf)
-            if kind == "AVRO"
-            else JSONDeserializer(None, schema_registry_client=client, conf=conf)
-        )
+        if message is not None:
+            conf["use.deprecated.format"] = False
+            make = ProtobufDeserializer(message, conf, client if kind == "DESCRIPTORS" else None)
+        elif kind == "AVRO":
+            make = AvroDeserializer(client, conf=conf)
+        else:
+            make = JSONDeserializer(None, schema_registry_client=client, conf=conf)
         field = MessageField.KEY if of_key else MessageField.VALUE
         return [
             make(key if of_key else value, SerializationContext(topic, field, headers)) for key, value, headers in found
@@ -187,6 +210,61 @@ class TestJson:
         registry.register(f"{topic}-value", ORDER_JSON, "JSON")
         write(spark.sql("SELECT named_struct('id', 7) value"), sink(kafka, registry, topic, valueFormat="json"))
         assert read_by_confluent(registry, topic, records(spark, kafka, topic), "JSON") == [{"id": 7}]
+
+
+class TestProtobuf:
+    @pytest.mark.parametrize("framing", ["confluent", "confluent-header"])
+    def test_of_the_subjects_latest_schema_is_read_by_confluent_and_by_the_source(
+        self, spark, kafka, registry, topic, framing
+    ):
+        registry.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
+        more = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": framing}
+        write(orders(spark), sink(kafka, registry, topic, **more))
+        found = records(spark, kafka, topic)
+        assert read_by_confluent(registry, topic, found, message=ORDER_CLASS) == MESSAGES
+        given = options(kafka, topic, **more, **{"schema.registry.url": registry.url})
+        read = spark.read.format("groupkafka").options(**given).load().orderBy("offset").collect()
+        assert [(row.value.id, row.value.amount, row.value.state, row.value.tags, row.value.at) for row in read] == [
+            (n or None, None if n == 1 else n / 2, "PAID" if n else None, {"k": str(n)}, None) for n in range(3)
+        ]
+
+    @pytest.mark.parametrize("framing", ["confluent", "confluent-header"])
+    def test_of_a_schema_that_is_registered_as_descriptors_is_read_by_confluent(
+        self, spark, kafka, srfake, topic, framing
+    ):
+        file = ORDER_CLASS.DESCRIPTOR.file.serialized_pb
+        srfake.register(f"{topic}-value", base64.b64encode(file).decode(), "PROTOBUF")
+        given = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": framing}
+        write(orders(spark), sink(kafka, srfake, topic, **given))
+        found = read_by_confluent(srfake, topic, records(spark, kafka, topic), "DESCRIPTORS", message=ORDER_CLASS)
+        assert found == MESSAGES
+
+    def test_of_a_given_schema_is_registered_and_a_null_is_a_tombstone(self, spark, kafka, apicurio, topic):
+        given = sink(kafka, apicurio, topic, valueFormat="protobuf", valueSchema=ORDER_PROTO, valueMessage="Order")
+        rows = orders(spark).selectExpr("IF(value.id = 1, NULL, value) value")
+        with pytest.raises(AnalysisException, match="set schema.registry.auto.register=true"):
+            write(rows, given)
+        write(rows, given | {"schema.registry.auto.register": "true"})
+        write(rows, given)
+        found = records(spark, kafka, topic)
+        expected = [MESSAGES[0], None, MESSAGES[2]]
+        assert read_by_confluent(apicurio, topic, found, message=ORDER_CLASS) == expected * 2
+
+    def test_registers_a_schema_of_the_column_where_that_is_asked_for(self, spark, kafka, registry, topic):
+        at = "TIMESTAMP'1969-01-02 03:04:05.678901Z'"
+        rows = spark.sql(f"SELECT named_struct('id', 7L, 'who', named_struct('name', 'x', 'at', {at})) value")
+        given = sink(kafka, registry, topic, valueFormat="protobuf", **{"schema.registry.auto.register": "true"})
+        write(rows, given)
+        given = options(kafka, topic, valueFormat="protobuf", **{"schema.registry.url": registry.url})
+        read = spark.read.format("groupkafka").options(**given).load().select("value")
+        assert read.collect() == rows.collect()
+
+    def test_that_does_not_fit_is_named_before_a_row_of_its_task_is_sent(self, spark, kafka, srfake, topic):
+        srfake.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
+        rows = spark.range(3).coalesce(1).selectExpr("named_struct('state', IF(id = 2, 'LOST', 'NEW')) value")
+        with pytest.raises(PySparkException, match="field state: 'LOST' is no symbol of the schema's enum State"):
+            write(rows, sink(kafka, srfake, topic, valueFormat="protobuf", valueMessage="Order"))
+        assert records(spark, kafka, topic) == []
 
 
 class TestARowThatDoesNotFit:
@@ -302,7 +380,7 @@ REFUSED = {
     ),
     "a struct without a format": (
         {"valueFormat": "binary", "schema.registry.url": None}, "STRUCT<id: INT>",
-        r"take to_json\(value\), or set valueFormat to json or avro",
+        r"take to_json\(value\), or set valueFormat to json, avro or protobuf",
     ),
     "names that Avro does not have": (
         {"schema.registry.auto.register": "true"}, "STRUCT<`a b`: INT>", "'a b' is no Avro name"

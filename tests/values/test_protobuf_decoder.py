@@ -9,7 +9,7 @@ from protobuf_decoding import rows_of
 
 from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
 from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
-from spark_kafka_group.executor.values.framing import framed_message, message_indexes
+from spark_kafka_group.executor.values.framing import framed_message, indexes_of, message_indexes
 from spark_kafka_group.executor.values.protobuf_decoder import ProtobufDecoder
 
 PROTO3 = 'syntax = "proto3"; '
@@ -200,3 +200,6 @@ def test_hostile_bytes_are_malformed(twin, value, reason):
 def test_message_indexes_are_a_path(data, found):
     assert message_indexes(data) == found
     assert framed_message(b"\0\0\0\0\7" + data) == (None if found is None else ((7, found[0]), 5 + found[1]))
+    if found is not None:
+        written = indexes_of(found[0])
+        assert message_indexes(written) == (found[0], len(written))

@@ -166,6 +166,22 @@ def value_of(rng: Random, spark: DataType) -> Any:
     return rng.choice((0, 1, -1, 2**bits - 1, -(2**bits), rng.randint(-(2**bits), 2**bits - 1)))
 
 
+def damaged(rng: Random, array: pa.Array) -> pa.Array | None:
+    """The column with bytes changed in Arrow's buffers; None where Arrow itself refuses it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("c", array.type)])) as stream:
+        stream.write_batch(pa.record_batch([array], names=["c"]))
+    data = bytearray(sink.getvalue())
+    for _ in range(rng.randint(1, 4)):
+        data[-rng.randrange(9, max(array.nbytes, 10))] ^= 1 << rng.randrange(8)  # of the buffers, not of the schema
+    try:
+        column = pa.ipc.open_stream(bytes(data)).read_next_batch().column(0)
+        column.validate()
+    except (pa.ArrowException, OSError, StopIteration):
+        return None
+    return column if column.type == array.type else None
+
+
 @dataclass(frozen=True)
 class Written:
     """An Avro schema, and a column of Spark's type that it can take."""

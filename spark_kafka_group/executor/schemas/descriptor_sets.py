@@ -9,8 +9,11 @@ from collections import defaultdict
 from spark_kafka_group.executor.schemas.protobuf_files import (
     ENCODING,
     ENUM_TYPE,
+    EXPANDED,
     GROUP,
+    LISTS,
     OPTIONAL,
+    PACKED,
     PRESENCE,
     REPEATED,
     REQUIRED,
@@ -32,6 +35,7 @@ EDITIONS = {998: "proto2", 999: "proto3", 1000: "2023", 1001: "2024"}
 FEATURES = {
     1: (PRESENCE, {1: "EXPLICIT", 2: "IMPLICIT", 3: "LEGACY_REQUIRED"}),
     2: (ENUM_TYPE, {1: "OPEN", 2: "CLOSED"}),
+    3: (LISTS, {1: PACKED, 2: EXPANDED}),
     4: (UTF8, {2: "VERIFY", 3: "NONE"}),
     5: (ENCODING, {1: "LENGTH_PREFIXED", 2: "DELIMITED"}),
 }
@@ -154,6 +158,10 @@ def _field(field: Entries, oneofs: int) -> DeclaredField:
     if oneof is not None and oneof >= oneofs:
         raise ValueError
     default = _text(field, 7) if 7 in field else None
+    options = _merged(field, 8)
+    features = _features(options, 21)
+    if 2 in options:
+        features[LISTS] = PACKED if _number(options, 2) else EXPANDED
     return DeclaredField(
         _text(field, 1),
         _number(field, 3),
@@ -162,7 +170,7 @@ def _field(field: Entries, oneofs: int) -> DeclaredField:
         OPTIONAL if optional else LABELS[_number(field, 4) or 1],
         unescaped(default).decode("latin-1") if kind == "bytes" and default is not None else default,
         oneof,
-        _features(_merged(field, 8), 21),
+        features,
     )
 
 

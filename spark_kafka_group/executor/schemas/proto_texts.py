@@ -11,8 +11,11 @@ from functools import cache, lru_cache
 
 from spark_kafka_group.executor.schemas.descriptor_sets import of_base64, unescaped
 from spark_kafka_group.executor.schemas.protobuf_files import (
+    EXPANDED,
     GROUP,
+    LISTS,
     OPTIONAL,
+    PACKED,
     REPEATED,
     REQUIRED,
     UTF8,
@@ -291,6 +294,8 @@ class _ProtoParser:
         elif name == "features":
             words = [token for kind, token in value if kind == "name"]
             features.update(zip(words[::2], words[1::2], strict=False))
+        elif name == "packed":
+            features[LISTS] = PACKED if value == [("name", "true")] else EXPANDED
         return name, value
 
     def _default(self, value: list[tuple[str, str]], kind: str) -> str:

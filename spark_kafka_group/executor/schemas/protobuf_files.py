@@ -19,11 +19,12 @@ from spark_kafka_group.executor.schemas.protobuf_schema import (
 GROUP = "group"
 OPTIONAL, REQUIRED, REPEATED = "optional", "required", "repeated"
 PRESENCE, ENUM_TYPE, UTF8, ENCODING = "field_presence", "enum_type", "utf8_validation", "message_encoding"
+LISTS, PACKED, EXPANDED = "repeated_field_encoding", "PACKED", "EXPANDED"
 EDITIONS: dict[str, dict[str, str]] = {
-    "proto2": {PRESENCE: "EXPLICIT", ENUM_TYPE: "CLOSED", UTF8: "NONE"},
-    "proto3": {PRESENCE: "IMPLICIT", ENUM_TYPE: "OPEN", UTF8: "VERIFY"},
-    "2023": {PRESENCE: "EXPLICIT", ENUM_TYPE: "OPEN", UTF8: "VERIFY"},
-    "2024": {PRESENCE: "EXPLICIT", ENUM_TYPE: "OPEN", UTF8: "VERIFY"},
+    "proto2": {PRESENCE: "EXPLICIT", ENUM_TYPE: "CLOSED", UTF8: "NONE", LISTS: EXPANDED},
+    "proto3": {PRESENCE: "IMPLICIT", ENUM_TYPE: "OPEN", UTF8: "VERIFY", LISTS: PACKED},
+    "2023": {PRESENCE: "EXPLICIT", ENUM_TYPE: "OPEN", UTF8: "VERIFY", LISTS: PACKED},
+    "2024": {PRESENCE: "EXPLICIT", ENUM_TYPE: "OPEN", UTF8: "VERIFY", LISTS: PACKED},
 }
 """What each edition means where a file says nothing else."""
 MAX_TYPES = 20_000
@@ -216,6 +217,7 @@ def _field(one: DeclaredField, at: _Found, message: DeclaredMessage, found: Mapp
         checked=kind == "string" and (message.map_entry or features[UTF8] == "VERIFY"),
         closed=closed,
         default=_default(one, kind, type_name, found),
+        packed=repeated and kind not in ("string", "bytes", MESSAGE) and features[LISTS] == PACKED,
     )
 
 

@@ -42,6 +42,8 @@ class ProtobufField:
         Whether numbers that an enum does not have are unknown fields.
     default
         Its text in the schema: of an enum the number, of bytes a character for each.
+    packed
+        Whether the items of a list are written behind each other, without a tag for each.
     """
 
     name: str
@@ -56,6 +58,7 @@ class ProtobufField:
     checked: bool = False
     closed: bool = False
     default: str | None = None
+    packed: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from spark_kafka_group.text.foreign_text import excerpt
 if TYPE_CHECKING:
     from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema
     from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
-    from spark_kafka_group.executor.schemas.registry import RegisteredSchema, Registry
+    from spark_kafka_group.executor.schemas.registry import RegisteredSchema, Registry, RegistryPatience
     from spark_kafka_group.options import Options
     from spark_kafka_group.options.sink_options import SinkOptions
 
@@ -125,13 +125,40 @@ def _given(column: TypedColumn, given: ColumnOptions, where: str) -> TypedColumn
     text = given.schema or ""
     if given.format != PROTOBUF:
         return replace(column, schema=text_given(text, where))
+    if given.descriptor_file is not None:
+        schema = of_descriptors(given.descriptor_file, where)
+    else:
+        schema = of_proto(text_given(text, where), text if text.startswith(FILE) else where)
+    return _of_message(column, schema, given.message)
+
+
+def of_descriptors(path: str, option: str) -> ProtobufSchema:
+    """The schema of a file of descriptors, which an option names. Raises OptionError, ProtobufSchemaError."""
     from spark_kafka_group.executor.schemas import descriptor_sets, proto_texts, protobuf_files
 
-    if given.descriptor_file is not None:
-        files = descriptor_sets.files(_read(given.descriptor_file.removeprefix(FILE), where))
-    else:
-        files = [proto_texts.parsed(text if text.startswith(FILE) else where, text_given(text, where))]
-    return _of_message(column, protobuf_files.linked(files, others=proto_texts.well_known()), given.message)
+    files = descriptor_sets.files(_read(path.removeprefix(FILE), option))
+    return protobuf_files.linked(files, others=proto_texts.well_known())
+
+
+def of_proto(text: str, source: str) -> ProtobufSchema:
+    """The schema of a .proto text, which needs no file but those that are everywhere. Raises ProtobufSchemaError."""
+    from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
+
+    return protobuf_files.linked([proto_texts.parsed(source, text)], others=proto_texts.well_known())
+
+
+def of_registered(
+    registry: Registry, schema: RegisteredSchema, patience: RegistryPatience | None = None
+) -> ProtobufSchema:
+    """A registry's schema of Protobuf, with those that it needs. Raises RegistryError, ProtobufSchemaError."""
+    from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
+
+    own = f"of subject {schema.subject}"
+    files = [proto_texts.parsed(own, schema.text)]
+    files += [
+        proto_texts.parsed(f"of subject {each.subject}", each.text) for each in registry.referenced(schema, patience)
+    ]
+    return protobuf_files.linked(files, own, proto_texts.well_known())
 
 
 def _of_message(column: TypedColumn, schema: ProtobufSchema, message: str | None) -> TypedColumn:
@@ -221,11 +248,5 @@ def _latest(options: Options, column: TypedColumn) -> tuple[str, TypedColumn]:
 
 def _registered(column: TypedColumn, registry: Registry, schema: RegisteredSchema, message: str | None) -> TypedColumn:
     """A column by a schema of Protobuf, and those that it needs."""
-    from spark_kafka_group.executor.schemas import proto_texts, protobuf_files
-
-    own = f"of subject {schema.subject}"
-    files = [proto_texts.parsed(own, schema.text)]
-    files += [proto_texts.parsed(f"of subject {each.subject}", each.text) for each in registry.referenced(schema)]
-    linked = protobuf_files.linked(files, own, proto_texts.well_known())
     keys = tuple(key for key in (schema.id, schema.guid) if key is not None)
-    return replace(_of_message(column, linked, message), own=keys)
+    return replace(_of_message(column, of_registered(registry, schema), message), own=keys)

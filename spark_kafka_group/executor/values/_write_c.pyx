@@ -8,7 +8,7 @@ need, and offsets are in order. 2. Nothing is written before need() has made roo
 cimport cython
 from libc.stdint cimport INT32_MAX, INT32_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from datetime import UTC
 
@@ -65,6 +65,25 @@ cdef enum:
     DO_DECIMAL = 29
     DO_DECIMAL_FIXED = 30
     DO_ENUM = 31
+    DO_MESSAGE = 32
+    DO_WRAPPER = 33
+    DO_PACKED = 34
+    DO_REPEATED = 35
+    DO_ENTRIES = 36
+    DO_WHOLE = 37
+    DO_SECONDS = 38
+    DO_NANOS = 39
+    DO_UTF8 = 40
+    DO_BLOB = 41
+    DO_SYMBOL = 42
+    DO_NUMBERED = 43
+
+    # of write_plan.Form
+    VARINT = 0
+    ZIGZAG = 1
+    UNSIGNED = 2
+    FOUR_BYTES = 3
+    EIGHT_BYTES = 4
 
     # of write_plan.Misfit
     NULL_VALUE = 1
@@ -83,8 +102,10 @@ cdef enum:
 
 def _check_numbers():
     """Fail at import where the numbers above are not those of Python's."""
-    here = (DO_CONSTANT, DO_NUMBER, DO_TEXT, DO_TIME, DO_RECORD, DO_INTEGER, DO_BYTES, DO_ENUM)
-    names = "CONSTANT NUMBER TEXT TIME RECORD INTEGER BYTES ENUM"
+    here = (
+        DO_CONSTANT, DO_NUMBER, DO_TEXT, DO_TIME, DO_RECORD, DO_INTEGER, DO_BYTES, DO_ENUM, DO_MESSAGE, DO_NUMBERED
+    )
+    names = "CONSTANT NUMBER TEXT TIME RECORD INTEGER BYTES ENUM MESSAGE NUMBERED"
     if tuple(write_plan.Put[name] for name in names.split()) != here:
         raise ImportError("the numbers of Put have changed: compile the encoder again")
     if tuple(write_plan.Misfit[name] for name in ("NULL", "SYMBOL", "LARGE")) != (NULL_VALUE, SYMBOL, LARGE):
@@ -102,6 +123,13 @@ cdef double TENS[9]
 cdef int _power
 for _power in range(9):
     TENS[_power] = float(10**_power)
+
+cdef int128 LEAST[8]
+cdef int128 ENDS[8]
+cdef int _range
+for _range in range(1, len(write_plan.RANGES)):
+    LEAST[_range] = <int64_t>write_plan.RANGES[_range][0]
+    ENDS[_range] = <int128><uint64_t>(write_plan.RANGES[_range][1] - 1) + 1
 
 cdef int128 POWERS[39]
 POWERS[0] = 1
@@ -127,6 +155,7 @@ cdef struct Node:
     const uint8_t **symbols
     int64_t *symbol_sizes
     int32_t symbol_count
+    bint implicit
     # of the array
     bint all_null
     const uint8_t *bits  # NULL: no value is null
@@ -178,12 +207,50 @@ cdef inline int put_bytes(Out *out, const uint8_t *data, int64_t size) except -1
     return 0
 
 
-cdef inline void put_zigzag(Out *out, int64_t value) noexcept:
-    cdef uint64_t left = <uint64_t>value << 1 ^ <uint64_t>(value >> 63)
+cdef inline void put_varint(Out *out, uint64_t left) noexcept:
     while left >= 0x80:
         put_byte(out, <uint8_t>(left | 0x80))
         left >>= 7
     put_byte(out, <uint8_t>left)
+
+
+cdef inline void put_zigzag(Out *out, int64_t value) noexcept:
+    put_varint(out, <uint64_t>value << 1 ^ <uint64_t>(value >> 63))
+
+
+cdef inline int put_form(Out *out, int64_t value, int64_t form) except -1:
+    """A whole number as a ``Form``."""
+    need(out, 10)
+    if form == VARINT:
+        put_varint(out, <uint64_t>value)
+    elif form == ZIGZAG:
+        put_zigzag(out, value)
+    elif form == UNSIGNED:
+        put_varint(out, <uint32_t>value)
+    else:
+        put_known(out, <const uint8_t *>&value, 4 if form == FOUR_BYTES else 8)
+    return 0
+
+
+cdef int put_length(Out *out, int64_t start) except -1:
+    """The length of what is behind `start`, into the byte before it and into as many more as it needs."""
+    cdef int64_t size = out.size - start
+    cdef int64_t more = 0
+    while size >> 7 * (more + 1):
+        more += 1
+    if more:
+        need(out, more)
+        memmove(out.data + start + more, out.data + start, <size_t>size)
+    out.size = start - 1
+    put_varint(out, <uint64_t>size)
+    out.size += size
+    return 0
+
+
+cdef inline bint is_zero(const Out *out, int64_t start) noexcept:
+    while start < out.size and out.data[start] == 0:
+        start += 1
+    return start == out.size
 
 
 # --- numbers as text --------------------------------------------------------------------------------------------------
@@ -506,6 +573,33 @@ cdef int put_text(Out *out, const uint8_t *at, int64_t size) except -1:
     return 0
 
 
+cdef int put_utf8(Out *out, const uint8_t *at, int64_t size) except -1:
+    """Text behind its length, with a replacement character for what is no UTF-8."""
+    cdef const uint8_t *end = at + size
+    cdef const uint8_t *good = at
+    cdef int64_t start
+    cdef int found = 1
+    while good < end and found > 0:
+        found = character(good, end)
+        good += max(found, 0)
+    need(out, 10)
+    if good == end:
+        put_varint(out, <uint64_t>size)
+        return put_bytes(out, at, size)
+    put_byte(out, 0)
+    start = out.size
+    while at < end:
+        put_bytes(out, at, good - at)
+        at = good
+        if at < end:
+            put_bytes(out, b"\xEF\xBF\xBD", 3)
+            at -= character(at, end)
+        good = at
+        while good < end and character(good, end) > 0:
+            good += character(good, end)
+    return put_length(out, start)
+
+
 cdef int put_base64(Out *out, const uint8_t *at, int64_t size) except -1:
     cdef uint32_t word
     need(out, (size + 2) // 3 * 4 + 2)
@@ -744,7 +838,7 @@ cdef class ColumnEncoder:
             self.days[i].first = self.days[i].end = NO_DAY
         for i, step in enumerate(plan.steps):
             node = self.nodes + i
-            node.do, node.a, node.b, node.c = step.do, step.a, step.b, step.c
+            node.do, node.a, node.b, node.c, node.implicit = step.do, step.a, step.b, step.c, step.implicit
             node.before, node.before_size = start_of(step.before), len(step.before)
             node.has_null = step.null is not None
             if node.has_null:
@@ -831,6 +925,8 @@ cdef class ColumnEncoder:
     cdef inline int item(self, int number, int64_t place) except -1:
         """A value with what is before it, or what stands for null; returns a problem, or 0."""
         cdef Node *node = self.nodes + number
+        cdef int64_t start
+        cdef int problem
         if node.do == DO_CONSTANT:
             put_bytes(&self.out, node.before, node.before_size)
             return 0
@@ -840,8 +936,12 @@ cdef class ColumnEncoder:
                 return NULL_VALUE
             put_bytes(&self.out, node.null, node.null_size)
             return 0
+        start = self.out.size
         put_bytes(&self.out, node.before, node.before_size)
-        return self.put(number, place)
+        problem = self.put(number, place)
+        if node.implicit and not problem and is_zero(&self.out, start + node.before_size):
+            self.out.size = start
+        return problem
 
     cdef int fail(self, int problem, int number, int64_t place) noexcept:
         self.failed_step, self.failed_place = number, place
@@ -895,6 +995,43 @@ cdef class ColumnEncoder:
         elif do == DO_THOUSANDTH:
             need(out, 10)
             put_zigzag(out, floor_div(integer_at(node, place, 8), 1000))
+        elif do == DO_WHOLE:
+            return self.whole(node, number, place)
+        elif do == DO_BLOB:
+            at = end_at(node, place)
+            value = end_at(node, place + 1) - at
+            need(out, 10)
+            put_varint(out, <uint64_t>value)
+            put_bytes(out, node.data + at, value)
+        elif do == DO_UTF8:
+            at = end_at(node, place)
+            put_utf8(out, node.data + at, end_at(node, place + 1) - at)
+        elif do == DO_MESSAGE or do == DO_WRAPPER:
+            return self.message(node, place)
+        elif do == DO_SECONDS:
+            value = integer_at(node, place, 8)
+            put_form(out, value // MICROS if node.b else floor_div(value, MICROS), node.c)
+        elif do == DO_NANOS:
+            value = integer_at(node, place, 8)
+            put_form(out, 1000 * (value % MICROS + (MICROS if value % MICROS < 0 and not node.b else 0)), node.c)
+        elif do == DO_REPEATED or do == DO_PACKED:
+            return self.repeated(node, place, do == DO_PACKED)
+        elif do == DO_ENTRIES:
+            return self.entries(node, place)
+        elif do == DO_SYMBOL:
+            at = end_at(node, place)
+            value = end_at(node, place + 1) - at
+            for i in range(0, node.symbol_count, 2):
+                if node.symbol_sizes[i] == value and not memcmp(node.symbols[i], node.data + at, <size_t>value):
+                    put_bytes(out, node.symbols[i + 1], node.symbol_sizes[i + 1])
+                    return 0
+            return self.fail(SYMBOL, number, place)
+        elif do == DO_NUMBERED:
+            value = integer_at(node, place, node.a)
+            for i in range(node.symbol_count):
+                if not memcmp(node.symbols[i], &value, 8):
+                    return put_form(out, value, VARINT)
+            return self.fail(SYMBOL, number, place)
         elif do == DO_OBJECT:
             return self.object_(node, place)
         elif do == DO_NUMBER:
@@ -969,6 +1106,62 @@ cdef class ColumnEncoder:
     cdef inline bint is_true(self, const Node *node, int64_t place) noexcept:
         place += node.offset
         return node.fixed[place >> 3] >> (place & 7) & 1
+
+    cdef int whole(self, Node *node, int number, int64_t place) except -1:
+        cdef int128 value
+        if node.a == 16:
+            value = decimal_at(node, place)
+        else:
+            value = integer_at(node, place, node.a)
+        if node.b and not LEAST[node.b] <= value < ENDS[node.b]:
+            return self.fail(RANGE, number, place)
+        return put_form(&self.out, <int64_t>value, node.c)
+
+    cdef int message(self, Node *node, int64_t place) except -1:
+        cdef Out *out = &self.out
+        cdef int64_t start
+        cdef int32_t i
+        cdef int problem
+        need(out, 1)
+        if not node.a:
+            put_byte(out, 0)
+        start = out.size
+        for i in range(node.child_count):
+            problem = self.item(node.children[i], place)
+            if problem:
+                return problem
+        return put_form(out, node.a, VARINT) if node.a else put_length(out, start)
+
+    cdef int repeated(self, Node *node, int64_t place, bint packed) except -1:
+        cdef Out *out = &self.out
+        cdef int64_t start, at
+        cdef int problem
+        if packed:
+            need(out, 1)
+            put_byte(out, 0)
+        start = out.size
+        for at in range(end_at(node, place), end_at(node, place + 1)):
+            problem = self.item(node.children[0], at)
+            if problem:
+                return problem
+        return put_length(out, start) if packed else 0
+
+    cdef int entries(self, Node *node, int64_t place) except -1:
+        cdef Out *out = &self.out
+        cdef int64_t start, at
+        cdef int32_t i
+        cdef int problem
+        for at in range(end_at(node, place), end_at(node, place + 1)):
+            put_form(out, node.a, VARINT)
+            need(out, 1)
+            put_byte(out, 0)
+            start = out.size
+            for i in range(2):
+                problem = self.item(node.children[i], at)
+                if problem:
+                    return problem
+            put_length(out, start)
+        return 0
 
     cdef int object_(self, Node *node, int64_t place) except -1:
         cdef Out *out = &self.out

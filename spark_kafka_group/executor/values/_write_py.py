@@ -15,7 +15,17 @@ from spark_kafka_group.executor.values._columns_py import text_of
 from spark_kafka_group.executor.values.avro_defaults import zigzag
 from spark_kafka_group.executor.values.java_numbers import double_as_text
 from spark_kafka_group.executor.values.java_times import zone_of
-from spark_kafka_group.executor.values.write_plan import MOST_BYTES, Misfit, Put, Step, Unfit, WritePlan
+from spark_kafka_group.executor.values.write_plan import (
+    MOST_BYTES,
+    RANGES,
+    Form,
+    Misfit,
+    Put,
+    Step,
+    Unfit,
+    WritePlan,
+    varint,
+)
 
 ESCAPES = {i: f"\\u{i:04X}".encode() for i in range(32)} | {
     0x22: b'\\"', 0x5C: b"\\\\", 0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0C: b"\\f", 0x0D: b"\\r",
@@ -70,6 +80,8 @@ class _Writer:
         self._write: dict[Put, Callable[[Step, int, int], bytes]] = {
             Put.OBJECT: self._object, Put.ARRAY: self._array, Put.DICT: self._dict,
             Put.RECORD: self._record, Put.UNION: self._union, Put.LIST: self._list, Put.MAP: self._map,
+            Put.MESSAGE: self._message, Put.WRAPPER: self._message, Put.PACKED: self._packed,
+            Put.REPEATED: self._repeated, Put.ENTRIES: self._entries,
         }  # fmt: skip
 
     def is_null(self, number: int, place: int) -> bool:
@@ -97,7 +109,8 @@ class _Writer:
             if step.null is None:
                 raise _MisfitError(Misfit.NULL, number, place)
             return step.null
-        return step.before + self.value(number, place)
+        value = self.value(number, place)
+        return b"" if step.implicit and not any(value) else step.before + value
 
     def _object(self, step: Step, number: int, place: int) -> bytes:
         fields = [self._item(child, place) for child in step.children if not self.is_null(child, place)]
@@ -135,6 +148,22 @@ class _Writer:
         places = self._places(number, place)
         items = [self._item(child, item) for item in places for child in children]
         return (zigzag(len(places)) if places else b"") + b"".join(items) + b"\0"
+
+    def _message(self, step: Step, number: int, place: int) -> bytes:
+        fields = self._record(step, number, place)
+        return fields + varint(step.a) if step.a else _sized(fields)
+
+    def _packed(self, step: Step, number: int, place: int) -> bytes:
+        return _sized(self._repeated(step, number, place))
+
+    def _repeated(self, step: Step, number: int, place: int) -> bytes:
+        [items] = step.children
+        return b"".join(self._item(items, item) for item in self._places(number, place))
+
+    def _entries(self, step: Step, number: int, place: int) -> bytes:
+        keys, values = step.children
+        entries = [self._item(keys, i) + self._item(values, i) for i in self._places(number, place)]
+        return b"".join(varint(step.a) + _sized(entry) for entry in entries)
 
     def _places(self, number: int, place: int) -> range:
         return range(self._ends[number][place], self._ends[number][place + 1])
@@ -222,6 +251,49 @@ def _enum(step: Step, value: bytes) -> bytes:
     return zigzag(step.symbols.index(value))
 
 
+# --- Protobuf ---------------------------------------------------------------------------------------------------------
+
+
+def _sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+FORMS: dict[int, Callable[[int], bytes]] = {
+    Form.VARINT: varint,
+    Form.ZIGZAG: zigzag,
+    Form.UNSIGNED: lambda value: varint(value & 0xFFFF_FFFF),
+    Form.FOUR_BYTES: lambda value: (value & 0xFFFF_FFFF).to_bytes(4, "little"),
+    Form.EIGHT_BYTES: lambda value: (value & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little"),
+}
+
+
+def _whole(step: Step, value: int) -> bytes:
+    if (limits := RANGES[step.b]) is not None and not limits[0] <= value < limits[1]:
+        raise _MisfitError(Misfit.RANGE)
+    return FORMS[step.c](value)
+
+
+def _seconds(step: Step, micros: int) -> bytes:
+    return FORMS[step.c](-(-micros // 1_000_000) if step.b and micros < 0 else micros // 1_000_000)
+
+
+def _nanos(step: Step, micros: int) -> bytes:
+    rest = -(-micros % 1_000_000) if step.b and micros < 0 else micros % 1_000_000
+    return FORMS[step.c](rest * 1000)
+
+
+def _symbol(step: Step, value: bytes) -> bytes:
+    if value not in step.symbols[::2]:
+        raise _MisfitError(Misfit.SYMBOL)
+    return step.symbols[2 * step.symbols[::2].index(value) + 1]
+
+
+def _numbered(step: Step, value: int) -> bytes:
+    if value.to_bytes(8, "little", signed=True) not in step.symbols:
+        raise _MisfitError(Misfit.SYMBOL)
+    return varint(value)
+
+
 SIMPLE: dict[Put, Callable[[Step, Any], bytes]] = {
     Put.TRUE_OR_FALSE: lambda step, value: _number(step, "true" if value else "false"),
     Put.NUMBER: lambda step, value: _number(step, str(value)),
@@ -244,4 +316,11 @@ SIMPLE: dict[Put, Callable[[Step, Any], bytes]] = {
     Put.DECIMAL: _decimal,
     Put.DECIMAL_FIXED: _decimal,
     Put.ENUM: _enum,
+    Put.WHOLE: _whole,
+    Put.SECONDS: _seconds,
+    Put.NANOS: _nanos,
+    Put.UTF8: lambda _, value: _sized(text_of(value)),
+    Put.BLOB: lambda _, value: _sized(value),
+    Put.SYMBOL: _symbol,
+    Put.NUMBERED: _numbered,
 }

@@ -21,6 +21,7 @@ from spark_kafka_group.executor.schemas.avro_schema import (
 )
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
 from spark_kafka_group.executor.values.value_contract import LARGEST_BYTES
+from spark_kafka_group.executor.values.write_plan import varint
 
 
 def encoded(schema: AvroSchema, field: Field) -> bytes:
@@ -47,12 +48,7 @@ class _UnfitError(ValueError):
 
 def zigzag(number: int) -> bytes:
     """A number of at most 64 bits as Avro writes it."""
-    rest, data = (number << 1) ^ (number >> 63), bytearray()
-    while rest > 0x7F:
-        data.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    data.append(rest)
-    return bytes(data)
+    return varint((number << 1) ^ (number >> 63))
 
 
 def _encode(schema: AvroSchema, node: Node, value: Any, data: bytearray) -> None:

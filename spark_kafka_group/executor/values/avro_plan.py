@@ -52,7 +52,7 @@ from spark_kafka_group.executor.schemas.avro_schema import (
 from spark_kafka_group.executor.schemas.avro_types import MAX_DECIMAL, SIMPLE, WIDENED
 from spark_kafka_group.executor.values.avro_defaults import encoded, zigzag
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.write_plan import Put, Step, WritePlan
+from spark_kafka_group.executor.values.write_plan import Put, Step, WritePlan, place_of, places
 
 Type = Primitive | Array | Map | Union | Named
 
@@ -167,12 +167,7 @@ class _AvroSteps:
 
     def _fields(self, spark: StructType, record: RecordType, name: str, depth: int) -> tuple[int, ...]:
         """A step for each field of a record, in its order."""
-        found: dict[str, int] = {}
-        for place, each in enumerate(spark.fields):
-            field = _field_named(each.name, record, name)
-            if field.name in found:
-                raise ValueError(f"{_place(name)} has two fields for the schema's field {field.name}: leave one")
-            found[field.name] = place
+        found = places(spark, [field.name for field in record.fields], f"record {record.name}", name)
         return tuple(self._field(field, found.get(field.name), spark, name, depth) for field in record.fields)
 
     def _field(self, field: Field, place: int | None, spark: StructType, name: str, depth: int) -> int:
@@ -242,20 +237,6 @@ class _AvroSteps:
         return Put.DECIMAL, kind.precision, more, 0, ()
 
 
-def _field_named(given: str, record: RecordType, name: str) -> Field:
-    """The field of a record for a column's: of this name, else the one whose name differs in case."""
-    alike = [field for field in record.fields if field.name.lower() == given.lower()]
-    found = [field for field in alike if field.name == given] or alike
-    path = f"{name}.{given}".lstrip(".")
-    if not found:
-        have = ", ".join(field.name for field in record.fields[:20])
-        raise ValueError(f"the schema's record {record.name} has no field for the column's {path}: it has {have}")
-    if len(found) > 1:
-        names = ", ".join(field.name for field in found)
-        raise ValueError(f"the schema's record {record.name} has several fields for the column's {path}: {names}")
-    return found[0]
-
-
 def _shown(kind: Type) -> str:
     """What messages call a type of the schema."""
     if isinstance(kind, Primitive | Fixed) and kind.logical == "decimal":
@@ -265,9 +246,5 @@ def _shown(kind: Type) -> str:
     return f"{named}{name_of(kind)}{f' {logical}' if logical else ''}"
 
 
-def _place(name: str) -> str:
-    return f"the field {name}" if name else "the column"
-
-
 def _refused(spark: DataType, kind: Type, name: str) -> ValueError:
-    return ValueError(f"{_place(name)} is {spark.simpleString()}, and the schema has {_shown(kind)} there: cast it")
+    return ValueError(f"{place_of(name)} is {spark.simpleString()}, and the schema has {_shown(kind)} there: cast it")

@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_group.executor.values.value_contract import Malformed
+from spark_kafka_group.executor.values.write_plan import varint
 from spark_kafka_group.values.schema import COLUMNS
 
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
+ID_HEADERS = {"key": KEY_HEADER, "value": VALUE_HEADER}
 OF_ID, OF_GUID = 0, 1
 LENGTHS = {OF_ID: 5, OF_GUID: 17}
 NO_HEADER = "the record has no header with a schema id"
@@ -93,6 +95,11 @@ def header_of(schema_id: int | None, guid: str | None) -> bytes:
     if guid is not None:
         return bytes([OF_GUID]) + uuid.UUID(guid).bytes
     return bytes([OF_ID]) + (schema_id or 0).to_bytes(4)
+
+
+def indexes_of(path: Path) -> bytes:
+    """Message indexes as they are written: what ``message_indexes`` reads."""
+    return b"\0" if path == (0,) else b"".join(varint(2 * number) for number in (len(path), *path))
 
 
 def with_header(headers: pa.Array | None, name: str, value: bytes, rows: pa.Array) -> pa.Array:

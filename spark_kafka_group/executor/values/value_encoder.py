@@ -9,10 +9,18 @@ import pyarrow as pa
 from spark_kafka_group.errors import UnwritableRowError
 from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.values.avro_plan import avro_plan
-from spark_kafka_group.executor.values.framing import header_of
+from spark_kafka_group.executor.values.framing import header_of, indexes_of
 from spark_kafka_group.executor.values.json_plan import json_plan
 from spark_kafka_group.executor.values.write_plan import Misfit, WritePlan, bound, reason
-from spark_kafka_group.options.typed_values import AVRO, CONFLUENT, CONFLUENT_HEADER, SchemaToWrite, WrittenColumn
+from spark_kafka_group.options.typed_values import (
+    AVRO,
+    CONFLUENT,
+    CONFLUENT_HEADER,
+    JSON,
+    PROTOBUF,
+    SchemaToWrite,
+    WrittenColumn,
+)
 
 TWINS = compiled_twin.Twins(
     __name__.rpartition(".")[0],
@@ -40,9 +48,11 @@ class ValueEncoder:
         self._name = column.name
         self._plan = plan_of(column, schema)
         self._twin: Any = TWINS.load(encoder).ColumnEncoder(self._plan)
-        self._prefix = b"\0" + (schema.id or 0).to_bytes(4) if column.framing == CONFLUENT else b""
+        indexes = indexes_of(schema.path) if column.format == PROTOBUF else b""
+        is_framed, has_header = column.framing == CONFLUENT, column.framing == CONFLUENT_HEADER
+        self._prefix = b"\0" + (schema.id or 0).to_bytes(4) + indexes if is_framed else b""
         self.may_fail = self._plan.may_fail
-        self.header = header_of(schema.id, schema.guid) if column.framing == CONFLUENT_HEADER else None
+        self.header = header_of(schema.id, schema.guid) + indexes if has_header else None
 
     def encoded(self, column: pa.Array) -> pa.Array:
         """The column as bytes; null is null. Raises UnwritableRowError where a row does not fit,
@@ -62,4 +72,10 @@ class ValueEncoder:
 
 def plan_of(column: WrittenColumn, schema: SchemaToWrite) -> WritePlan:
     """How a column is written. Raises ValueError when the schema cannot take it."""
-    return avro_plan(column.type, schema.text) if column.format == AVRO else json_plan(column.type, column.time_zone)
+    if column.format == JSON:
+        return json_plan(column.type, column.time_zone)
+    if column.format == AVRO:
+        return avro_plan(column.type, schema.text)
+    from spark_kafka_group.executor.values.protobuf_plan import protobuf_plan
+
+    return protobuf_plan(column.type, schema.text)

@@ -1,4 +1,4 @@
-"""The steps by which both twins write values of a column, as JSON or Avro, and what they say of rows that do not fit.
+"""The steps by which both twins write values of a column, and what they say of rows that do not fit.
 
 A plan is a tree of steps in a tuple, each before those in it. A step takes its values from one array: the column, a
 field of a struct, the items of a list, or the keys or values of a map.
@@ -6,13 +6,14 @@ field of a struct, the items of a list, or the keys or values of a map.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
 from spark_kafka_group.text.foreign_text import shortened
 
@@ -66,6 +67,46 @@ class Put(IntEnum):
     DECIMAL_FIXED = auto()
     """The same in c bytes."""
     ENUM = auto()
+    # Protobuf
+    MESSAGE = auto()
+    """A struct behind its length, or before the tag a that ends a group."""
+    WRAPPER = auto()
+    """A value of any type that is in a message of its own, in the same way."""
+    PACKED = auto()
+    """Items behind their length."""
+    REPEATED = auto()
+    """Items, each with its tag."""
+    ENTRIES = auto()
+    """A map: entries, each behind the tag a and its length."""
+    WHOLE = auto()
+    """An integer of a bytes, or a decimal of 16, that has to be in ``RANGES[b]``, in the ``Form`` c."""
+    SECONDS = auto()
+    """The whole seconds of microseconds, in the ``Form`` c; rounded down, or towards 0 if b is 1."""
+    NANOS = auto()
+    """What is left of them, in nanoseconds."""
+    UTF8 = auto()
+    """Text behind its length, with a replacement character for what is no UTF-8."""
+    BLOB = auto()
+    """Bytes behind their length."""
+    SYMBOL = auto()
+    """A name of an enum; `symbols` are names, and behind each what is written."""
+    NUMBERED = auto()
+    """An integer of a bytes that an enum has; `symbols` are its numbers, of 8 bytes each."""
+
+
+class Form(IntEnum):
+    """How Protobuf writes a whole number."""
+
+    VARINT = 0
+    ZIGZAG = auto()
+    UNSIGNED = auto()
+    """A varint of the lowest 32 bits."""
+    FOUR_BYTES = auto()
+    EIGHT_BYTES = auto()
+
+
+RANGES = (None, (-(1 << 31), 1 << 31), (0, 1 << 32), (0, 1 << 63), (0, 1 << 64))
+"""The least of whole numbers, and the end. None: all fit."""
 
 
 class Misfit(IntEnum):
@@ -83,17 +124,20 @@ class Misfit(IntEnum):
 
 MOST_BYTES = 2**31 - 1
 """Most bytes of a column of values."""
+SAME = -2
+"""In place of a field's number: the step takes the array of the step that it is in."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step: `field` is the number of its field in a struct, `name` the dotted name of it.
+    """A step: `field` is the number of its field in a struct, or ``SAME``; `name` is the dotted name of it.
 
     `before`: what is written before a value: a comma and a name, or the number of a union's branch.
     `null`: what is written for null; None if the schema does not take null.
     `a`, `b`, `c`: numbers, by ``Put``.
     `symbols`: of an enum.
     `wanted`: what the schema has here, for errors.
+    `implicit`: whether a value whose bytes are all 0 is left out.
     """
 
     do: Put
@@ -107,6 +151,7 @@ class Step:
     c: int = 0
     symbols: tuple[bytes, ...] = ()
     wanted: str = ""
+    implicit: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,11 +185,12 @@ def bound(plan: WritePlan, column: pa.Array) -> list[pa.Array | None]:
         step, kind = plan.steps[place], array.type
         if not _is_for(step, kind):
             raise ValueError(f"a column of Arrow's type {kind} is not what is written here")
-        if pa.types.is_struct(kind):
-            for child in step.children:
-                if plan.steps[child].field >= 0:
-                    bind(child, array.field(plan.steps[child].field))
-        elif pa.types.is_map(kind):
+        for child in step.children:
+            if plan.steps[child].field == SAME:
+                bind(child, array)
+            elif plan.steps[child].field >= 0:
+                bind(child, array.field(plan.steps[child].field))
+        if pa.types.is_map(kind):
             _check_order(array)
             for child, part in zip(step.children, (array.values.field(0), array.values.field(1)), strict=True):
                 bind(child, part)
@@ -172,13 +218,15 @@ def _usual(array: pa.Array) -> pa.Array:
 BITS = {
     Put.FLOAT_TEXT: 32, Put.DOUBLE_TEXT: 64, Put.DECIMAL_TEXT: 128, Put.DATE: 32, Put.TIMESTAMP: 64,
     Put.LOCAL_TIMESTAMP: 64, Put.TIME: 64, Put.THOUSANDTH: 64, Put.FLOAT: 32, Put.DOUBLE: 64, Put.FLOAT_AS_DOUBLE: 32,
-    Put.DECIMAL: 128, Put.DECIMAL_FIXED: 128,
+    Put.DECIMAL: 128, Put.DECIMAL_FIXED: 128, Put.SECONDS: 64, Put.NANOS: 64,
 }  # fmt: skip
 """Of the numbers that steps take."""
 OTHERS: dict[Put, Callable[[pa.DataType], bool]] = {
     Put.OBJECT: pa.types.is_struct, Put.RECORD: pa.types.is_struct, Put.UNION: pa.types.is_struct,
     Put.ARRAY: pa.types.is_list, Put.LIST: pa.types.is_list, Put.DICT: pa.types.is_map, Put.MAP: pa.types.is_map,
-    Put.BOOLEAN: pa.types.is_boolean, Put.TRUE_OR_FALSE: pa.types.is_boolean,
+    Put.BOOLEAN: pa.types.is_boolean, Put.TRUE_OR_FALSE: pa.types.is_boolean, Put.MESSAGE: pa.types.is_struct,
+    Put.PACKED: pa.types.is_list, Put.REPEATED: pa.types.is_list, Put.ENTRIES: pa.types.is_map,
+    Put.WRAPPER: lambda _: True,
 }  # fmt: skip
 
 
@@ -188,7 +236,7 @@ def _is_for(step: Step, kind: pa.DataType) -> bool:
         return bool(pa.types.is_null(kind))
     if step.do in OTHERS:
         return bool(OTHERS[step.do](kind))
-    bits = 8 * step.a if step.do in (Put.NUMBER, Put.INTEGER) else BITS.get(step.do)
+    bits = 8 * step.a if step.do in (Put.NUMBER, Put.INTEGER, Put.WHOLE, Put.NUMBERED) else BITS.get(step.do)
     if bits is None:
         return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
     fixed = pa.types.is_primitive(kind) or pa.types.is_decimal128(kind)
@@ -220,6 +268,8 @@ def reason(plan: WritePlan, arrays: list[pa.Array | None], unfit: Unfit) -> str:
         return "the row makes more than 2 GB"
     if problem == Misfit.NO_BRANCH:
         return "no member of the struct is set, and the schema's union takes no null"
+    if problem == Misfit.BRANCHES and step.field == SAME:
+        return f"several of {step.wanted} are set, and a oneof has one of them"
     if problem == Misfit.BRANCHES:
         return "several members of the struct are set, and a union has one of them"
     array = arrays[unfit.step]
@@ -228,8 +278,46 @@ def reason(plan: WritePlan, arrays: list[pa.Array | None], unfit: Unfit) -> str:
     if problem == Misfit.SIZE:
         return f"it has {len(value.as_buffer())} bytes, and the schema's {step.wanted} has {step.a}"
     if problem == Misfit.SYMBOL:
+        if step.do == Put.NUMBERED:
+            return f"{value} is no number of the schema's {step.wanted}"
         text = value.as_buffer().to_pybytes().decode(errors="replace")
         return f"{shortened(repr(text))} is no symbol of the schema's {step.wanted}"
     if problem == Misfit.DIGITS:
         return f"{shortened(str(value))} has more digits than the schema's {step.wanted}"
-    return f"{shortened(str(value))} is too large for the schema's {step.wanted}"
+    return f"{shortened(str(value))} is out of range for the schema's {step.wanted}"
+
+
+def places(spark: StructType, fields: Sequence[str], owner: str, name: str) -> dict[str, int]:
+    """The places of a struct's fields, by the names that the schema has for them: the same, else in another case.
+
+    `fields`: names of the schema's `owner`. `name`: the dotted name of the struct.
+    Raises ValueError for a field that the schema does not have, or has twice.
+    """
+    found: dict[str, int] = {}
+    for place, given in enumerate(spark.names):
+        alike = [field for field in fields if field.lower() == given.lower()]
+        same = [field for field in alike if field == given] or alike
+        path = f"{name}.{given}".lstrip(".")
+        if not same:
+            have = ", ".join(fields[:20])
+            raise ValueError(f"the schema's {owner} has no field for the column's {path}: it has {have}")
+        if len(same) > 1:
+            raise ValueError(f"the schema's {owner} has several fields for the column's {path}: {', '.join(same)}")
+        if same[0] in found:
+            raise ValueError(f"{place_of(name)} has two fields for the schema's field {same[0]}: leave one")
+        found[same[0]] = place
+    return found
+
+
+def place_of(name: str) -> str:
+    """How messages call a part of a column."""
+    return f"the field {name}" if name else "the column"
+
+
+def varint(number: int) -> bytes:
+    """A whole number of 64 bits as Protobuf has it."""
+    rest, data = number & 0xFFFF_FFFF_FFFF_FFFF, bytearray()
+    while rest > 0x7F:
+        data.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*data, rest])

@@ -9,16 +9,27 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark import TaskContext
-from pyspark.sql.types import CharType, StringType, VarcharType
+from pyspark.sql.types import CharType, DataType, NullType, StringType, VarcharType
 
 from spark_kafka_group.errors import OptionError, UnknownSchemaError
+from spark_kafka_group.executor.schemas import avro_schema, avro_types, protobuf_schema, protobuf_types
 from spark_kafka_group.executor.schemas import registry as registries
 from spark_kafka_group.executor.schemas.avro_from_spark import avro_schema_of
+from spark_kafka_group.executor.schemas.protobuf_from_spark import proto_text_of
+from spark_kafka_group.executor.schemas.protobuf_schema import ProtobufSchema, ProtobufSchemaError
+from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions
 from spark_kafka_group.executor.schemas.registry import RegisteredSchema, RegistryPatience, of_kind, registry_for
-from spark_kafka_group.executor.schemas.typed_columns import framing_of, own_zone, text_given
+from spark_kafka_group.executor.schemas.typed_columns import (
+    framing_of,
+    of_descriptors,
+    of_proto,
+    of_registered,
+    own_zone,
+    text_given,
+)
 from spark_kafka_group.executor.values.java_times import zone_of
 from spark_kafka_group.executor.values.json_plan import json_plan
 from spark_kafka_group.executor.values.value_encoder import plan_of
@@ -26,14 +37,18 @@ from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.typed_values import (
     AVRO,
+    BINARY,
     JSON,
     NONE,
+    PROTOBUF,
     STRING,
     SchemaToWrite,
     WrittenColumn,
 )
 
-KINDS = {AVRO: registries.AVRO, JSON: registries.JSON}
+KINDS = {AVRO: registries.AVRO, JSON: registries.JSON, PROTOBUF: registries.PROTOBUF}
+MADE = {AVRO: avro_schema_of, PROTOBUF: proto_text_of}
+"""How a schema is made of a column's type."""
 
 
 def with_schemas(columns: SinkColumns, fields: Sequence[Any], options: SinkOptions, in_stream: bool) -> SinkColumns:
@@ -46,7 +61,7 @@ def with_schemas(columns: SinkColumns, fields: Sequence[Any], options: SinkOptio
     for name in ("key", "value"):
         place = getattr(columns, name)
         kind = options.values.of_column(name).format
-        if place is not None and kind in (STRING, JSON, AVRO):
+        if place is not None and kind != BINARY:
             written = _column(name, kind, fields[place].dataType, options)
             if kind != STRING:
                 typed.append(_with_schema(written, options, in_stream))
@@ -54,15 +69,13 @@ def with_schemas(columns: SinkColumns, fields: Sequence[Any], options: SinkOptio
 
 
 def _column(name: str, kind: str, spark: Any, options: SinkOptions) -> WrittenColumn:
-    zone = options.values.time_zone or own_zone()
+    zone = _zone(kind, options)
     if kind == STRING and not isinstance(spark, (StringType, CharType, VarcharType)):
         raise OptionError(
             f"column {name} has the type {spark.simpleString()}, and {name}Format=string takes STRING: cast it, as in "
             f"CAST({name} AS STRING)"
         )
     if kind == JSON:
-        if zone_of(zone) is None:
-            raise OptionError(f"timeZone ({zone}) is no zone that Python knows: take one such as Europe/Berlin")
         try:
             json_plan(spark, zone)
         except ValueError as error:
@@ -70,17 +83,27 @@ def _column(name: str, kind: str, spark: Any, options: SinkOptions) -> WrittenCo
     return WrittenColumn(name, kind, framing_of(options, name), spark, zone, _given(name, kind, spark, options))
 
 
+def _zone(kind: str, options: SinkOptions) -> str:
+    zone = options.values.time_zone or own_zone()
+    if kind == JSON and zone_of(zone) is None:
+        raise OptionError(f"timeZone ({zone}) is no zone that Python knows: take one such as Europe/Berlin")
+    return zone
+
+
 def _given(name: str, kind: str, spark: Any, options: SinkOptions) -> str:
     """The schema of an option, or of the column's type; empty where the registry has it."""
-    schema = options.values.of_column(name).schema
-    if schema is not None:
-        return text_given(schema, f"{name}Schema")
-    if kind != AVRO or not options.writing.auto_register:
-        return ""
+    given = options.values.of_column(name)
+    if given.schema is not None:
+        return text_given(given.schema, f"{name}Schema")
     try:
-        return avro_schema_of(spark)
+        if given.descriptor_file is not None:
+            return protobuf_schema.as_text(of_descriptors(given.descriptor_file, f"{name}DescriptorFile"))
+        return MADE[kind](spark) if kind in MADE and options.writing.auto_register else ""
+    except OptionError:
+        raise
     except ValueError as error:
-        raise OptionError(f"column {name} cannot be written with {name}Format=avro: {error}") from error
+        made_by = f"{name}DescriptorFile" if given.descriptor_file is not None else f"{name}Format={kind}"
+        raise OptionError(f"column {name} cannot be written with {made_by}: {error}") from error
 
 
 def _with_schema(column: WrittenColumn, options: SinkOptions, in_stream: bool) -> WrittenColumn:
@@ -98,7 +121,7 @@ def is_of_topics(column: WrittenColumn, options: SinkOptions) -> bool:
 
 
 def _needs_subject(column: WrittenColumn, options: SinkOptions) -> bool:
-    if column.format == JSON:
+    if column.format == JSON or options.values.of_column(column.name).descriptor_file is not None:
         return column.framing != NONE
     return column.framing != NONE or options.writing.auto_register or not column.given
 
@@ -118,8 +141,32 @@ def schema_for(
 
 def _bare(column: WrittenColumn, options: SinkOptions) -> SchemaToWrite:
     """The schema without what a registry says of it."""
-    is_options = options.values.of_column(column.name).schema is not None
-    return SchemaToWrite(column.given, f"{column.name}Schema" if is_options else "the schema of its type")
+    named = options.values.of_column(column.name).given(column.name, "Schema", "DescriptorFile")
+    source = named[0] if named else "the schema of its type"
+    if column.format != PROTOBUF:
+        return SchemaToWrite(column.given, source)
+    try:
+        is_text = named != [f"{column.name}DescriptorFile"]
+        schema = of_proto(column.given, source) if is_text else protobuf_schema.of_text(column.given)
+    except ValueError as error:
+        raise _unfit(column, source, error) from error
+    return _of_message(column, schema, options, SchemaToWrite("", source))
+
+
+def _of_message(
+    column: WrittenColumn, schema: ProtobufSchema, options: SinkOptions, found: SchemaToWrite
+) -> SchemaToWrite:
+    """The schema with the message that the options name, else with the first."""
+    try:
+        message = schema.message(options.values.of_column(column.name).message)
+    except ValueError as error:
+        raise _unfit(column, found.source, error) from error
+    if message.name not in schema.first:
+        raise OptionError(
+            f"{column.name}Message ({message.name}) is in a file that {found.source} needs: give a message of its own"
+        )
+    text = protobuf_schema.as_text(schema.only(message.name))
+    return dataclasses.replace(found, text=text, path=message.paths[0])
 
 
 def _registered(
@@ -143,7 +190,35 @@ def _registered(
     if column.framing != NONE and found.id is None:
         raise OptionError(f"the schema registry does not say the id of the schema of subject {subject}")
     whole = registry.whole_text(found, patience) if column.format == AVRO else ""
-    return SchemaToWrite(whole, f"the schema of subject {subject}", found.id, found.guid)
+    schema = SchemaToWrite(whole, f"the schema of subject {subject}", found.id, found.guid)
+    if column.format != PROTOBUF:
+        return schema
+    try:
+        return _of_message(column, of_registered(registry, found, patience), options, schema)
+    except ProtobufSchemaError as error:
+        raise _unfit(column, schema.source, error) from error
+
+
+def column_of_schema(name: str, topic: str, options: SinkOptions) -> WrittenColumn:
+    """A column of the type that its schema has, for objects of no type; JSON has none. Waits as tasks do.
+
+    Raises OptionError, RegistryError.
+    """
+    kind, spark = options.values.of_column(name).format, cast("DataType", NullType())
+    given = _given(name, kind, spark, options)
+    column = WrittenColumn(name, kind, framing_of(options, name), spark, _zone(kind, options), given)
+    patience = RegistryPatience(limit_ms=options.producing.max_block_ms)
+    asks = _needs_subject(column, options)
+    found = _registered(column, topic, options, patience) if asks else _bare(column, options)
+    try:
+        if kind == AVRO:
+            spark = avro_types.spark_type(avro_schema.parse(found.text))
+        elif kind == PROTOBUF:
+            schema, plain = protobuf_schema.of_text(found.text), ProtobufOptions(upcast_unsigned=True, unwrap=True)
+            spark = protobuf_types.spark_type(schema, schema.first[0], plain)
+    except ValueError as error:
+        raise _unfit(column, found.source, error) from error
+    return dataclasses.replace(column, type=spark, schema=found)
 
 
 def _check(column: WrittenColumn, schema: SchemaToWrite) -> None:
@@ -151,7 +226,11 @@ def _check(column: WrittenColumn, schema: SchemaToWrite) -> None:
     try:
         plan_of(column, schema)
     except ValueError as error:
-        raise OptionError(f"column {column.name} cannot be written with {schema.source}: {error}") from error
+        raise _unfit(column, schema.source, error) from error
+
+
+def _unfit(column: WrittenColumn, source: str, error: ValueError) -> OptionError:
+    return OptionError(f"column {column.name} cannot be written with {source}: {error}")
 
 
 RUN, BATCH = "spark.jobGroup.id", "streaming.sql.batchId"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.options.typed_values import BINARY
+from spark_kafka_group.options.typed_values import BINARY, WITH_FIELDS
 from spark_kafka_group.text.foreign_text import shortened
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _how(name: str, given: str, kind: str) -> str:
     if name == "headers":
         return "cast it"
     if name in ("key", "value") and kind.startswith(("struct", "map", "array", "variant")):
-        return f"take to_json({given}), or set {name}Format to json or avro"
+        return f"take to_json({given}), or set {name}Format to {WITH_FIELDS}"
     return f"cast it, as in CAST({given} AS {TYPES[name][1].split()[0].upper()})"
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_group.executor import encode
 from spark_kafka_group.executor.encode.encoder_contract import Buffer
-from spark_kafka_group.executor.values.framing import KEY_HEADER, VALUE_HEADER, with_header
+from spark_kafka_group.executor.values.framing import ID_HEADERS, with_header
 from spark_kafka_group.executor.values.value_encoder import TooManyBytesError, ValueEncoder
 from spark_kafka_group.executor.writing.destinations import rows_of_topics
 from spark_kafka_group.executor.writing.row_schemas import is_of_topics, schema_of_task
@@ -22,7 +22,6 @@ from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.typed_values import CONFLUENT_HEADER, WrittenColumn
 
 NAMES = ("key", "value", "headers", "topic", "partition", "origin_partition")
-ID_HEADERS = {"key": KEY_HEADER, "value": VALUE_HEADER}
 HELD_IN_MEMORY = 32 << 20
 """Bytes of encoded rows that wait in memory; more of them wait in a file."""
 

@@ -227,11 +227,12 @@ def test_every_option_is_documented():
 
 
 URL, SCHEMA = {"schema.registry.url": "http://localhost:8081"}, {"valueSchema": '"int"'}
-AVRO, JSON = {"valueFormat": "avro"}, {"valueFormat": "json"}
+AVRO, JSON, PROTOBUF = ({"valueFormat": kind} for kind in ("avro", "json", "protobuf"))
+DESCRIPTORS = PROTOBUF | {"valueDescriptorFile": "f", "valueMessage": "M"}
 CONTRADICTORY_FORMATS = {
-    "valueSchema needs valueFormat, avro or json": SCHEMA,
-    "keyFraming needs keyFormat, avro or json": {"keyFraming": "none"},
-    "valueSubject needs valueFormat, avro or json": {"valueSubject": "s", "valueFormat": "string"},
+    "valueSchema needs valueFormat, json, avro or protobuf": SCHEMA,
+    "keyFraming needs keyFormat, json, avro or protobuf": {"keyFraming": "none"},
+    "valueSubject needs valueFormat, json, avro or protobuf": {"valueSubject": "s", "valueFormat": "string"},
     "valueFormat=avro needs schema.registry.url, or valueSchema": AVRO,
     "valueSchema has no meaning where JSON is written without schema.registry.url: leave it out": JSON | SCHEMA,
     "valueFraming needs schema.registry.url": JSON | {"valueFraming": "confluent"},
@@ -243,7 +244,19 @@ CONTRADICTORY_FORMATS = {
     "schema.registry.auto.register needs schema.registry.url": {"schema.registry.auto.register": True},
     "schema.registry.auto.register needs valueSchema, a JSON Schema, as none is made of the column's type: give it, or "
     "valueFraming=none": JSON | URL | {"schema.registry.auto.register": True},
-    "schema.registry.url needs valueFormat or keyFormat, avro or json": URL,
+    "schema.registry.url needs valueFormat or keyFormat, json, avro or protobuf": URL,
+    "valueFormat=protobuf needs schema.registry.url, valueDescriptorFile or valueSchema": PROTOBUF,
+    "valueMessage needs valueFormat=protobuf": AVRO | URL | {"valueMessage": "M"},
+    "valueDescriptorFile needs valueMessage, the name of the message": PROTOBUF | {"valueDescriptorFile": "f"},
+    "valueDescriptorFile and valueSchema are both given: one of them": DESCRIPTORS | SCHEMA,
+    "valueDescriptorFile needs valueFraming=none, as no registry has descriptors: or give valueSchema, the text of the "
+    ".proto file": DESCRIPTORS | URL,
+    "keyFraming needs schema.registry.url": {
+        "keyFormat": "protobuf",
+        "keyDescriptorFile": "f",
+        "keyMessage": "M",
+        "keyFraming": "confluent",
+    },
     "timeZone needs valueFormat or keyFormat, json": AVRO | URL | {"timeZone": "UTC"},
     "schema.registry.max.retries needs schema.registry.url": JSON | {"schema.registry.max.retries": 1},
 }

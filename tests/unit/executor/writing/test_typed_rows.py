@@ -5,6 +5,7 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from support.protobuf_messages import compiled
 
 from spark_kafka_group.errors import OptionError, UnwritableRowError
 from spark_kafka_group.executor.schemas.ddl import schema_of
@@ -70,6 +71,46 @@ def test_the_zone_of_a_machine_whose_local_time_is_a_copy_of_a_zone_is_that_zone
     local.unlink()
     local.symlink_to(zones / "Europe/Rome")
     assert own_zone(local, zones) == "Europe/Rome"
+
+
+PROTO = """syntax = "proto3"; package p;
+message Other {} message R { int32 a = 1; message S { string s = 1; } string s = 2; }"""
+
+
+def test_protobuf_is_written_by_a_text_or_a_file_of_descriptors(tmp_path):
+    (tmp_path / "set").write_bytes(compiled({"r.proto": PROTO}, "r.proto"))
+    made = [
+        written(valueFormat="protobuf", valueMessage="R", **given)
+        for given in ({"valueSchema": PROTO}, {"valueDescriptorFile": str(tmp_path / "set")})
+    ]
+    (tmp_path / "set").unlink()  # the schema travels
+    for options, columns in made:
+        rows, places = typed_rows.encoded(batches(1, []), options, columns)
+        assert values(rows, places)[:2] == [b"\x12\x01X", b"\x08\x01\x12\x01X"]
+        assert columns.typed[0].schema.path == (1,)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"valueSchema": PROTO}, "cannot be written with valueSchema: the schema's message Other has no field for the"),
+        ({"valueSchema": PROTO, "valueMessage": "S"}, "message S has no field for the column's a: it has s"),
+        ({"valueSchema": PROTO, "valueMessage": "T"}, "with valueSchema: the schema has no message T: it has p.Other"),
+        ({"valueSchema": "message {"}, "with valueSchema: line 1 of the .proto text 'valueSchema' has '{'"),
+        (
+            {"valueDescriptorFile": "/no", "valueMessage": "R"},
+            r"valueDescriptorFile \('/no'\) cannot be read: No such file",
+        ),
+        ({"valueDescriptorFile": __file__, "valueMessage": "R"}, "with valueDescriptorFile: it is no FileDescr"),
+        (
+            {"valueSchema": 'import "a.proto"; message R { A a = 1; }'},
+            "the schema has no type A, which the field R.a has",
+        ),
+    ],
+)
+def test_a_schema_of_protobuf_that_cannot_take_the_column_is_named_before_rows_move(given, why):
+    with pytest.raises(OptionError, match=why):
+        written(valueFormat="protobuf", **given)
 
 
 def test_json_without_ids_asks_no_registry():
