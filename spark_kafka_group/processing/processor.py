@@ -111,7 +111,8 @@ class RecordProcessor:
         The source's, for brokers and security: needed to write to topics.
     write_options
         Those that the sink alone has: ``topic``, of records that name none, ``deliveryGuarantee``, ``kafka.linger.ms``,
-        ... For exactly-once `options` have ``kafka.transactional.id``.
+        ... For exactly-once `options` have ``kafka.transactional.id``. With ``valueFormat`` or ``keyFormat`` handlers
+        return objects, and a record that does not fit its schema is fatal.
 
     Raises
     ------
@@ -148,6 +149,7 @@ class RecordProcessor:
             ordering, threads, cell_records, window_cells, stall_timeout_ms, max_local_retries,
             Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal),
             None if written is None else written.group, None if written is None else written.topic, _name_of(handler),
+            None if written is None else written.encoding,
         )  # fmt: skip
         _check_picklable(handler, self._settings)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.producing import SINK_DECLARED
 from spark_kafka_group.options.sink_options import OF_BOTH, SinkOptions, raw_sink_options
+from spark_kafka_group.options.typed_values import AVRO, PROTOBUF
 from spark_kafka_group.values.error_headers import DIALECTS
 from spark_kafka_group.values.retry_topics import delay_of, main_topic, retry_topic
 
@@ -51,6 +53,7 @@ class Settings:
     group: str | None  # for headers; None where there are no options, and so nothing is written
     topic: str | None  # for records without one
     handler_name: str
+    encoding: SinkOptions | None = field(default=None, repr=False)  # of keys and values that handlers return as objects
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -120,7 +123,7 @@ class Settings:
         return names + ([] if self.dead_letter_topic is None else [self.dead_letter_topic.replace(PLACEHOLDER, topic)])
 
 
-TOPIC, HEADERS = "topic", "includeheaders"
+TOPIC, HEADERS, AUTO_REGISTER = "topic", "includeheaders", "schema.registry.auto.register"
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,16 +155,25 @@ class TopicsWritten:
         source = Options.parse(options)
         _check_retries(source, retry_topics)
         checked = SinkOptions.parse(raw_sink_options(options, source.connection, given, outlives=True))
-        if typed := checked.values.given():
-            raise OptionError(f"write_options has {typed[0]}, and handlers return bytes: encode values in the handler")
+        for column in ("key", "value"):
+            made = checked.writing.auto_register and checked.values.of_column(column).format in (AVRO, PROTOBUF)
+            if made and checked.values.of_column(column).schema is None:
+                raise OptionError(
+                    f"schema.registry.auto.register needs {column}Schema, as none is made of what handlers return"
+                )
         if checked.is_exactly_once and retry_topics and not source.fetching.committed_only:
             raise OptionError(
                 "deliveryGuarantee=exactly-once with retry_topics needs kafka.isolation.level=read_committed in "
                 "options: or the query reads from its retry topics what attempts that failed have written there"
             )
-        own = {name: value for name, value in given.items() if name.lower() != TOPIC}
+        own = {name: value for name, value in given.items() if not (name.lower() == TOPIC or _is_of_values(name))}
         stream, batch = (raw_sink_options(options, source.connection, own, outlives) for outlives in (True, False))
         return cls(source, checked, stream, batch)
+
+    @property
+    def encoding(self) -> SinkOptions | None:
+        """How keys and values are encoded that handlers return as objects; None where they return bytes."""
+        return self.sink if self.sink.values.given() else None
 
     @property
     def topic(self) -> str | None:
@@ -179,6 +191,11 @@ class TopicsWritten:
     def group(self) -> str:
         """Of the source; empty where it has none."""
         return self.source.group.id or self.source.group.id_prefix or ""
+
+
+def _is_of_values(name: str) -> bool:
+    """Whether an option is of formats and schemas: rows come to the sink as bytes."""
+    return name.lower() == AUTO_REGISTER or SINK_DECLARED[name.lower()][0] in ("values", "registry")
 
 
 def _check_retries(source: Options, retry_topics: Sequence[int]) -> None:

@@ -84,7 +84,8 @@ class ProducerRecord:
     Attributes
     ----------
     value, key
-        Text is written as UTF-8. A value of None is a tombstone.
+        Text is written as UTF-8. A value of None is a tombstone. With ``valueFormat`` and ``keyFormat`` in the
+        processor's ``write_options`` what the schema has: a dict for a struct.
     topic
         None for the topic of the processor's ``write_options``.
     headers
@@ -93,8 +94,8 @@ class ProducerRecord:
         None leaves it to the key: records of one key go to one partition, the one that Java's producer chooses.
     """
 
-    value: bytes | str | None
-    key: bytes | str | None = None
+    value: Any
+    key: Any = None
     topic: str | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
     partition: int | None = None
@@ -155,7 +156,10 @@ def _wrong_field(record: ProducerRecord, settings: Settings) -> str | None:
         )
     for name, value in (("value", record.value), ("key", record.key)):
         if not (value is None or isinstance(value, str | bytes)):
-            return f"{name} is of type {type(value).__name__}: make it bytes, str or None"
+            return (
+                f"{name} is of type {type(value).__name__}: make it bytes, str or None, or set {name}Format in "
+                f"write_options"
+            )
     if not _is_headers(record.headers):
         return f"headers are {shortened(repr(record.headers))}: make them pairs of str and bytes (or None)"
     partition = record.partition

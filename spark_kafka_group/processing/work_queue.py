@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_kafka_group.errors import HandlerStalledError, ProcessingError
+from spark_kafka_group.errors import HandlerStalledError, ProcessingError, UnwritableRowError
 from spark_kafka_group.executor.writing.sink_columns import OutputRow, OutputRows
 from spark_kafka_group.processing.processor_settings import Settings
-from spark_kafka_group.processing.record import Record, rows_of
+from spark_kafka_group.processing.record import Record, materialized, rows_of
 from spark_kafka_group.values.error_headers import Failure
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,11 @@ class WorkQueue:
         self._closed = False
         self._error: BaseException | None = None
         self.counts = Counts()
+        self._encoded: Callable[[object], object] = lambda result: result
+        if settings.encoding is not None:
+            from spark_kafka_group.processing.typed_output import OutputEncoder  # few processors have formats
+
+            self._encoded = OutputEncoder(settings.encoding).encoded
 
     # For the thread that brings records
 
@@ -259,6 +264,10 @@ class WorkQueue:
                 taken.lane.held = False
                 self._offer(taken.lane)
 
+    def materialized(self, result: object) -> object:
+        """A result of a handler with what it has in it, encoded. What it raises is the handler's."""
+        return self._encoded(materialized(result))
+
     def returned(self, record: Record, result: object) -> None:
         """A handler has returned something for a record."""
         try:
@@ -272,7 +281,10 @@ class WorkQueue:
     def failed(self, taken: Slice, at: int, error: BaseException) -> bool:
         """The handler failed for a record of a slice. Returns whether the worker must release the rest of the slice."""
         record, tries = taken.records[at], (taken.tries if at == 0 else 0) + 1
-        fatal = isinstance(error, self._settings.fatal)
+        if isinstance(error, ProcessingError):
+            self.abort(error)
+            return False
+        fatal = isinstance(error, (*self._settings.fatal, UnwritableRowError))
         if not fatal and tries <= self._settings.max_local_retries:
             pause_s = self._settings.backoff.seconds(tries)
             log.info("%s: attempt %d failed, again in %.1f s: %r", record, tries, pause_s, error)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from spark_kafka_group.errors import ProcessingError
-from spark_kafka_group.processing.record import Record, materialized
+from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
 BUCKETS = 8 * 40  # up to some hours, in microseconds
@@ -104,7 +104,7 @@ class _Thread:
             try:
                 result = handler(record)
                 if result is not None:
-                    result = materialized(result)
+                    result = self._queue.materialized(result)
             except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - a handler may raise anything
                 error = raised
             ended = time.perf_counter_ns()
@@ -235,7 +235,7 @@ class Coroutines:
                 began = time.perf_counter_ns()
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
-                        result = materialized(await self._handler(record))
+                        result = self._queue.materialized(await self._handler(record))
                 except (Exception, asyncio.CancelledError) as error:
                     if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                         raise

@@ -71,9 +71,9 @@ def test_the_transactional_id_is_the_source_s():
         ({"kafka.bootstrap.servers": "a:1"}, {}, "write_options has kafka.bootstrap.servers, .*: set it in options"),
         ({"kafka.transactional.id": "a"}, {}, "write_options has kafka.transactional.id, .*: set it in options"),
         (
-            {"valueFormat": "json"},
+            {"valueFormat": "avro", "schema.registry.url": "http://a:1", "schema.registry.auto.register": "true"},
             {},
-            "write_options has valueFormat, and handlers return bytes: encode values in the handler",
+            "schema.registry.auto.register needs valueSchema, as none is made of what handlers return",
         ),
         ({"includeHeaders": "false"}, {}, "write_options has includeHeaders: headers are always written"),
         ({"kafka.acks": "2"}, {}, "kafka.acks"),
