@@ -294,12 +294,19 @@ class TestARowThatDoesNotFit:
             write(broken.selectExpr("value", f"'{topic}' topic"), sink(kafka, apicurio))
         assert records(spark, kafka, topic) == []
 
-    def test_ends_a_stream_with_its_name(self, spark, kafka, apicurio, topic, tmp_path):
+    @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+    def test_ends_a_stream_with_its_name(self, spark, kafka, apicurio, topic, tmp_path, guarantee):
         apicurio.register(f"{topic}-value", ORDER)
+        given = sink(kafka, apicurio, topic)
+        if guarantee == "exactly-once":
+            given |= {"deliveryGuarantee": guarantee, "kafka.transactional.id": name("id")}
         rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
         rows = rows.selectExpr("named_struct('id', value, 'state', 'LOST', 'tags', map('k', 'v')) value")
         with pytest.raises(StreamingQueryException, match=self.WHY):
-            stream(rows, sink(kafka, apicurio, topic), tmp_path).awaitTermination(60)
+            stream(rows, given, tmp_path).awaitTermination(60)
+        write(orders(spark), sink(kafka, apicurio, topic))  # which an open transaction would hide
+        read = options(kafka, topic, **{"kafka.isolation.level": "read_committed"})
+        assert spark.read.format("groupkafka").options(**read).load().count() == 3
 
 
 def test_what_the_page_reads_it_writes(spark, kafka, apicurio, group, topic, tmp_path):
