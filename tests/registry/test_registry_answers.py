@@ -74,6 +74,13 @@ def test_what_is_no_registry_s_answer_is_said(answer, error, message):
     assert "\n" not in str(raised.value)
 
 
+def test_a_guid_that_a_proxy_does_not_have_is_no_answer_of_a_registry():
+    for kind, message in {"text/html": NO_REGISTRY, "application/json": "it finds no schema by its GUID"}.items():
+        answer = f"HTTP/1.1 404 No\r\nContent-Type: {kind}\r\nContent-Length: 0\r\n\r\n"
+        with endpoint(answer) as (port, _), pytest.raises(RegistryError, match=message):
+            asking(f"http://127.0.0.1:{port}").schemas(["341eac70-1096-841b-ae35-3e283e3ea2e8"], RegistryPatience(1))
+
+
 def test_a_schema_may_lack_all_but_its_text():
     found = latest(schema())
     assert (found.text, found.kind, found.id, found.references) == ('"int"', "AVRO", None, ())

@@ -189,7 +189,7 @@ class RegistryRequests:
                 f"{who} redirects {asked} with {status}, and redirects are not followed, as passwords would go "
                 f"elsewhere: name the registry's own URL in schema.registry.url"
             )
-        if error.code == 404 and "/schemas/guids/" in asked:
+        if error.code == 404 and "/schemas/guids/" in asked and "json" in error.headers.get_content_type():
             return RegistryError(f"{who} answers {asked} with {status}: it finds no schema by its GUID, only by its id")
         if code is None or code == error.code == 404:
             return _no_registry(who, asked, f"with {status}")
