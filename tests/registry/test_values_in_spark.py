@@ -407,6 +407,23 @@ class TestASchemaThatChanges:
         assert written[2] == [(None,) * 4, (12, None, "x", None)]
         assert written[3] == [(None,) * 4, ("14", None, "x", None)]
 
+    @pytest.mark.soak
+    def test_ends_a_query_that_is_started_again_if_a_stateful_operator_keeps_the_column(
+        self, spark, kafka, group, tmp_path
+    ):
+        topic = topic_with(kafka, [Record(0, None, b'{"id": 1}')], partitions=1)
+
+        def run(schema):
+            given = options(kafka, topic, group, valueFormat="json", valueSchema=schema)
+            df = spark.readStream.format("groupkafka").options(**given).load()
+            kept = df.dropDuplicates(["value"]).writeStream.format("noop").trigger(availableNow=True)
+            kept.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+        run("id BIGINT")
+        produce(kafka, topic, [Record(0, None, b'{"id": 2, "more": "x"}')])
+        with pytest.raises(PySparkException, match="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"):
+            run("id BIGINT, more STRING")
+
 
 def test_schemas_that_refer_to_others_are_put_together(spark, kafka, registry):
     topic = topic_with(kafka, [], partitions=1)
