@@ -125,15 +125,14 @@ def _children(array: pa.Array) -> list[pa.Array]:
     return [array.values] if nested else []
 
 
-def _unpacked(kind: pa.DataType, parts: Iterator[bytes | None]) -> pa.Array:
-    """An array of buffers that are as long as they are. Raises pa.ArrowInvalid where Arrow sees that they are not."""
+def _unpacked(kind: pa.DataType, parts: Iterator[bytes | None], nulls: bool = True) -> pa.Array:
+    """An array of buffers that are as long as they are. Raises pa.ArrowInvalid where Arrow refuses them. It ends the
+    process for a null key of a map."""
     rows, first = NODE.unpack((next(parts, None) or b"").ljust(NODE.size, b"\0")[: NODE.size])
-    buffers = [
-        None if part is None else pa.py_buffer(part) for part in (next(parts, None) for _ in range(kind.num_buffers))
-    ]
-    children = [_unpacked(kind.field(i).type, parts) for i in range(kind.num_fields)]
-    if pa.types.is_map(kind) and (children[0].null_count or children[0].field(0).null_count):
-        raise ValueError("a null key, for which Arrow ends the process")
+    found = [next(parts, None) for _ in range(kind.num_buffers)]
+    buffers = [None if part is None else pa.py_buffer(part) for part in (found if nulls else [None, *found[1:]])]
+    of_keys = pa.types.is_map(kind) or not nulls
+    children = [_unpacked(kind.field(i).type, parts, i > 0 or not of_keys) for i in range(kind.num_fields)]
     return pa.Array.from_buffers(kind, rows, buffers, offset=first, children=children or None)
 
 

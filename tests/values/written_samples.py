@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
 )
 
 from spark_kafka_group.executor.schemas.arrow_types import arrow_type
@@ -72,7 +73,7 @@ def type_of(rng: Random, depth: int, names: tuple[str, ...], of_avro: bool) -> D
     if kind == "map":
         key = StringType() if of_avro else rng.choice(KEYS)
         return MapType(key, type_of(rng, depth - 1, names, of_avro), rng.random() < 0.7)
-    return rng.choice(SIMPLE)
+    return rng.choice(SIMPLE if of_avro else (*SIMPLE, TimeType()))
 
 
 def struct_of(rng: Random, depth: int, names: tuple[str, ...] = NAMES, of_avro: bool = True) -> StructType:
@@ -133,7 +134,7 @@ def simple_column(spark: DataType, values: list[Any]) -> pa.Array:
         return pa.Array.from_buffers(pa.string(), len(values), array.buffers())
     if pa.types.is_date(kind):
         return pa.array(values, pa.int32()).view(kind)
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return pa.array(values, pa.int64()).view(kind)
     if isinstance(spark, DecimalType):
         words = [None if value is None else value.to_bytes(16, "little", signed=True) for value in values]
@@ -162,6 +163,8 @@ def value_of(rng: Random, spark: DataType) -> Any:
     if isinstance(spark, (TimestampType, TimestampNTZType)):
         day = rng.choice((0, -1, -719_162, 2_932_896, 18_350, 18_564, rng.randint(-200_000, 100_000)))
         return (day * DAY_S + rng.randrange(DAY_S)) * 1_000_000 + rng.choice((0, 999, 1000, rng.randrange(10**6)))
+    if isinstance(spark, TimeType):
+        return rng.choice((0, 1000, DAY_S * 10**9 - 1000, rng.randrange(DAY_S * 10**6) * 1000, 45_296 * 10**9))
     bits = {ByteType: 7, ShortType: 15, IntegerType: 31}.get(type(spark), 63)
     return rng.choice((0, 1, -1, 2**bits - 1, -(2**bits), rng.randint(-(2**bits), 2**bits - 1)))
 

@@ -627,6 +627,12 @@ cdef inline int64_t floor_div(int64_t value, int64_t by) noexcept:
     return found - 1 if value % by < 0 else found
 
 
+cdef inline int64_t floor_mod(int64_t value, int64_t by) noexcept:
+    """What `floor_div` leaves; multiplied again, the floor may be below the smallest integer."""
+    cdef int64_t found = value % by
+    return found + by if found < 0 else found
+
+
 cdef void put_date(Out *out, int64_t days) noexcept:
     """What ``java_texts.date_as_text`` says: a year of 400 has 146097 days, and begins in March here."""
     cdef int64_t since = days + 719_468
@@ -671,8 +677,8 @@ cdef void put_local(Out *out, int64_t seconds, int64_t micros) noexcept:
 
 
 cdef int put_time(Out *out, int64_t nanos) except -1:
-    cdef int64_t second = floor_div(nanos, 1_000_000_000)
-    cdef int64_t rest = nanos - second * 1_000_000_000
+    cdef int64_t second = floor_mod(floor_div(nanos, 1_000_000_000), DAY_S)
+    cdef int64_t rest = floor_mod(nanos, 1_000_000_000)
     need(out, SHORT_TEXT)
     put_byte(out, 34)
     put_clock(out, second)
@@ -1054,7 +1060,7 @@ cdef class ColumnEncoder:
             need(out, SHORT_TEXT)
             value = integer_at(node, place, 8)
             put_byte(out, 34)
-            put_local(out, floor_div(value, MICROS), value - floor_div(value, MICROS) * MICROS)
+            put_local(out, floor_div(value, MICROS), floor_mod(value, MICROS))
             put_byte(out, 34)
         elif do == DO_DATE:
             need(out, SHORT_TEXT)
@@ -1246,7 +1252,7 @@ cdef class ColumnEncoder:
             kept.offset, kept.first, kept.end = java_texts.utc_offset(self.zone, second)
         need(out, SHORT_TEXT)
         put_byte(out, 34)
-        put_local(out, second + kept.offset, micros - second * MICROS)
+        put_local(out, second + kept.offset, floor_mod(micros, MICROS))
         if kept.offset == 0:
             put_byte(out, 90)
         else:

@@ -78,7 +78,7 @@ def time_as_text(nanos: int) -> str:
     """A time of a day, with as many digits of a second as there are."""
     second, rest = divmod(nanos, NANOS)
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}{fraction}"
+    return f"{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}{fraction}"
 
 
 def utc_offset(zone: Zone, second: int) -> tuple[int, int, int]:
