@@ -11,11 +11,13 @@ from support import Record, name, options, produce, topic_with
 from support.protobuf_messages import classes, compiled
 from support.written_values import confluent
 
-from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group import GroupKafkaDataSource, ProducerRecord
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.schemas.registry import Registry
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
+from spark_kafka_group.processing.processor_settings import TopicsWritten
+from spark_kafka_group.processing.typed_output import OutputEncoder
 
 PAGE = (Path(__file__).parents[2] / "docs/values.md").read_text()
 ORDER = {
@@ -238,6 +240,23 @@ class TestProtobuf:
         write(orders(spark), sink(kafka, srfake, topic, **given))
         found = read_by_confluent(srfake, topic, records(spark, kafka, topic), "DESCRIPTORS", message=ORDER_CLASS)
         assert found == MESSAGES
+
+    def test_that_handlers_return_has_the_header_of_its_schema(self, srfake, topic):
+        srfake.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
+        given = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": "confluent-header"}
+        encoding = TopicsWritten.from_options(
+            {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "g", "subscribe": "t"},
+            {"schema.registry.url": srfake.url, "topic": topic} | given, (),
+        ).encoding  # fmt: skip
+        made = OutputEncoder(encoding).encoded(
+            tuple(
+                ProducerRecord(row | {"note": ""}, headers=[("own", b"1"), ("__value_schema_id", b"")])
+                for row in EXPECTED
+            )
+        )
+        assert [[key for key, _ in one.headers] for one in made] == [["own", "__value_schema_id"]] * 3
+        found = [(None, one.value, one.headers) for one in made]
+        assert read_by_confluent(srfake, topic, found, message=ORDER_CLASS) == MESSAGES
 
     def test_of_a_given_schema_is_registered_and_a_null_is_a_tombstone(self, spark, kafka, apicurio, topic):
         given = sink(kafka, apicurio, topic, valueFormat="protobuf", valueSchema=ORDER_PROTO, valueMessage="Order")

@@ -418,6 +418,29 @@ def test_records_that_a_handler_returns_are_in_their_topics_when_the_batch_is_co
     assert sum(committed(kafka, group).values()) == 300
 
 
+def test_what_handlers_return_is_written_by_its_format_and_what_does_not_fit_is_a_dead_letter(kafka, stream):
+    topic, out = topic_with(kafka, numbered(30, 3)), kafka.create_topic(name("out"))
+    dead = kafka.create_topic(f"{topic}-dlt")
+
+    def handler(record):
+        number = int(record.value[1:])
+        return ProducerRecord({"id": number if number % 10 else "ten"}, {"k": number})
+
+    processor = RecordProcessor(
+        handler, dead_letter_topic="{topic}-dlt", options=options(kafka, topic),
+        write_options={
+            "topic": out, "keyFormat": "json", "valueFormat": "protobuf",
+            "valueSchema": 'syntax = "proto3"; message M { int32 id = 1; }',
+        },
+    )  # fmt: skip
+    [result] = stream(processor, topic)
+    assert (result.done, result.dead, result.tries_again) == (27, 3, 0)
+    assert sorted((r.key, r.value) for r in everything_in(kafka, out)) == sorted(
+        (b'{"k":%d}' % n, bytes([8, n])) for n in range(30) if n % 10
+    )
+    assert {int(r.value[1:]) for r in everything_in(kafka, dead)} == {0, 10, 20}
+
+
 @pytest.mark.soak
 def test_a_topic_that_is_missing_or_a_result_that_cannot_be_written_stops_the_query(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
