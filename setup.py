@@ -5,7 +5,8 @@ The stable ABI costs the decoder less than 5% of its speed. Free-threaded Python
 
 A compiler that fails fails the build: an installation that silently fell back to the slow decoder would be noticed
 only in production. ``SPARK_KAFKA_GROUP_NO_EXTENSION=1`` asks for pure Python; ``SPARK_KAFKA_GROUP_WERROR=1``
-turns compiler warnings into errors (CI sets it); ``SPARK_KAFKA_GROUP_COMPILED=1`` takes what was compiled in place.
+turns compiler warnings into errors (CI sets it); ``SPARK_KAFKA_GROUP_COMPILED=1`` takes what was compiled in place;
+``CFLAGS`` may choose another optimization than ``-O3``.
 """
 
 import os
@@ -62,7 +63,9 @@ class BuildOrSay(build_ext):
 def extensions() -> list[Extension]:
     if os.environ.get("SPARK_KAFKA_GROUP_NO_EXTENSION") == "1":
         return []
-    flags = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+    flags = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
+    if "-O" not in os.environ.get("CFLAGS", ""):
+        flags.append("-O3")
     if os.environ.get("SPARK_KAFKA_GROUP_WERROR") == "1":
         flags.append("-Werror")
     # setuptools hands them to Cython when it builds them: so an sdist has the source, and not the C that was generated
