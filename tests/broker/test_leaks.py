@@ -1,6 +1,7 @@
 """Workers and drivers live for weeks: reads and triggers leave no memory behind."""
 
 import gc
+import logging
 import os
 import tracemalloc
 from collections import Counter
@@ -51,11 +52,13 @@ def kept_by(turn, turns, warm_up):
     after = look()
     # Tracing makes everything slower, and memory larger, so it has turns of its own.
     tracemalloc.start()
+    logging.disable()  # pytest keeps what is logged, as kafka-python's warning that a busy machine is slow
     try:
         for _ in range(warm_up):
             turn()
         traced = min(_traced(turn, turns) for _ in range(LOOKS))
     finally:
+        logging.disable(logging.NOTSET)
         tracemalloc.stop()
     arrow, files, rss = (new - old for new, old in zip(after[1:], before[1:], strict=True))
     grown = {kind: count for kind, count in (after[0] - before[0]).items() if count > SPARE_OBJECTS * turns}
