@@ -224,6 +224,23 @@ def test_avro_from_a_registry(shown, monkeypatch):
     assert drawn == ["picture"]
 
 
+@pytest.mark.soak
+def test_changes_as_columns(shown, monkeypatch):
+    with Apicurio() as registry:
+        monkeypatch.setenv("SCHEMA_REGISTRY_URL", registry.url)
+        outputs, _ = shown(6)
+        assert registry.ask("/subjects") == []
+    assert outputs["other"].splitlines()[-3:] == [
+        "4 None",
+        "5 {'op': 'c', 'after': {'id': 5, 'state': 'NEW', 'amount': 50.0}}",
+        "5 {'op': 'u', 'after': {'id': 5, 'state': 'SENT', 'amount': 55.0}}",
+    ]
+    rows = {cell: re.findall(r"^\| +(\d)\| *(\w+)\|", outputs[cell], re.MULTILINE) for cell in ("table", "misfit")}
+    assert rows["table"] == [("1", "NEW"), ("2", "PAID"), ("3", "NEW"), ("5", "SENT")]
+    assert rows["misfit"] == [("1", "NEW"), ("3", "NEW")]
+    assert "column value, field after.state: 'LOST' is no symbol of the schema's enum State" in outputs["misfit"]
+
+
 class Kernel:
     """A kernel of Jupyter's, and the cells of a notebook."""
 
