@@ -36,7 +36,7 @@ def test_every_target_that_is_named_exists(target):
 def test_everything_that_is_fuzzed_is_said_to_be():
     targets = re.findall(r'^    "([a-z-]+)": Target\(', (ROOT / "tests/fuzz/targets.py").read_text(), re.MULTILINE)
     said = {
-        *("decoder", "frames", "large"), *("avro", "avro-schema", "ddl", "json", "proto-text", "protobuf"),
+        *("decoder", "frames", "large"), *("avro", "avro-schema", "ddl", "json", "proto-text", "protobuf", "written"),
         "commit-metadata", "encoder",
         "error-headers", "events", "fetch-response", "jaas", "offsets", "offsets-topic", "options", "produce-response",
         "properties", "subscription",
