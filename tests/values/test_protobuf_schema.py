@@ -148,6 +148,7 @@ REFUSED = {
     "message M { int32 a = 1 }": "line 1 .* has '}' where ; should be",
     "message M {": "ends too early",
     'syntax = "proto4"; message M {}': "edition proto4, which is not known",
+    'edition = "\\nM";': r"edition \\nM, which is not known",
     "message M { Nothing a = 1; }": "no type Nothing, which the field M.a has",
     "message M { int32 a = 1; int32 a = 2; }": "two fields with one name",
     "message M { int32 a = 1; int32 b = 1; }": "two fields with one number",

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from spark_kafka_group.text.foreign_text import printable
+
 MAX_TEXT = 8 << 20
 """Most characters of a schema, and bytes of a file of descriptors."""
 MAX_DEPTH = 100
@@ -19,7 +21,10 @@ SCALARS = (
 
 
 class ProtobufSchemaError(ValueError):
-    """Raised when a schema cannot be read, or has no such message."""
+    """Raised when a schema cannot be read, or has no such message. The schema's names may be of any characters."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
 
 
 @dataclass(frozen=True)
