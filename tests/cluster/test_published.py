@@ -45,12 +45,12 @@ def test_the_wheel_has_what_runs_and_nothing_it_was_built_from(in_sdist, in_whee
     assert {f"spark_kafka_group/{name}" for name in ("jobs/drain.py", "conf/spark-defaults.conf")} <= inside
     assert inside <= in_wheel
     assert modules(in_wheel - inside) == modules(in_sdist)
-    rest = {Path(name).suffix for name in in_wheel - modules(in_wheel) - inside if ".dist-info/" not in name}
+    at_start = {"groupkafka.pth", "groupkafka_start_path.py"}
+    assert at_start <= in_wheel
+    own = in_wheel - at_start
+    rest = {Path(name).suffix for name in own - modules(in_wheel) - inside if ".dist-info/" not in name}
     assert rest == {".json", ".pyi", ".so", ".typed"}
-    assert {name.partition("/")[0].partition("-")[0] for name in in_wheel} == {
-        "spark_kafka_group",
-        "pyspark_groupkafka",
-    }
+    assert {name.partition("/")[0].partition("-")[0] for name in own} == {"spark_kafka_group", "pyspark_groupkafka"}
 
 
 def test_one_wheel_is_for_every_python(wheel):

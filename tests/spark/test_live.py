@@ -161,7 +161,7 @@ def test_a_notebooks_bar_is_as_full_as_its_numbers_say():
 @pytest.mark.soak
 def test_a_view_of_some_seconds_ends_and_the_query_goes_on(kafka, group, terminal, query_of, capsys):
     topic = topic_with(kafka, numbered(300, 3))
-    query = query_of(options(kafka, topic, group), processingTime="1 hour")
+    query = query_of(options(kafka, topic, group), processingTime="10000 days")
     wait_until(lambda: query.recentProgress, within=60)
     for _ in range(2):  # the cell runs again
         before = len(terminal.text)
