@@ -52,7 +52,7 @@ from spark_kafka_group.executor.schemas.avro_schema import (
 from spark_kafka_group.executor.schemas.avro_types import MAX_DECIMAL, SIMPLE, WIDENED
 from spark_kafka_group.executor.values.avro_defaults import encoded, zigzag
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.write_plan import Put, Step, WritePlan, place_of, places
+from spark_kafka_group.executor.values.write_plan import PlanMaker, Put, Step, WritePlan, place_of, places
 
 Type = Primitive | Array | Map | Union | Named
 
@@ -93,21 +93,19 @@ def avro_plan(spark: DataType, schema_text: str) -> WritePlan:
     """
     maker = _AvroSteps(parse(schema_text))
     maker.add(StructField("", spark, nullable=False), maker.schema.root, "", 0)
-    return WritePlan(tuple(step for step in maker.steps if step is not None), maker.may_fail)
+    return maker.plan()
 
 
-class _AvroSteps:
+class _AvroSteps(PlanMaker):
     def __init__(self, schema: AvroSchema) -> None:
+        super().__init__()
         self.schema = schema
-        self.steps: list[Step | None] = []
-        self.may_fail = False
 
     def add(self, given: StructField, node: Node, name: str, depth: int, place: int = -1) -> int:
         """Add the steps of a column, or a part of it, for what the schema has there; the number of the first."""
         if depth > MAX_DEPTH:
             raise ValueError(f"Avro is written of a type of at most {MAX_DEPTH} levels")
-        number = len(self.steps)
-        self.steps.append(None)
+        number = self.begun()
         before, null, kind = self._branches(node, given.dataType)
         if null is None and given.nullable:
             self.may_fail = True
@@ -159,8 +157,8 @@ class _AvroSteps:
             do, children = Put.LIST, (self.add(inner, kind.items, name, depth + 1),)
         elif isinstance(spark, MapType) and isinstance(kind, Map) and isinstance(spark.keyType, TEXTS):
             inner = StructField("", spark.valueType, spark.valueContainsNull)
-            self.steps.append(Step(Put.BYTES, name))
-            do, children = Put.MAP, (len(self.steps) - 1, self.add(inner, kind.values, name, depth + 1))
+            key = self.added(Step(Put.BYTES, name))
+            do, children = Put.MAP, (key, self.add(inner, kind.values, name, depth + 1))
         else:
             raise _refused(spark, kind, name)
         return Step(do, name, place, before, null, children, wanted=_shown(kind))
@@ -186,8 +184,7 @@ class _AvroSteps:
                 null = encoded(self.schema, field) if field.default is not NO_DEFAULT else b""
             except UnresolvableError as error:
                 raise ValueError(str(error)) from None
-        self.steps.append(Step(Put.CONSTANT, path, before=null))
-        return len(self.steps) - 1
+        return self.added(Step(Put.CONSTANT, path, before=null))
 
     def _members(self, spark: StructType, union: Union, name: str, depth: int) -> tuple[int, ...]:
         """A step for each branch of a union but null, whose values are the struct's fields."""

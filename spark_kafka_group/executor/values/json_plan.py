@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_group.executor.values._write_py import text_as_json
 from spark_kafka_group.executor.values.json_types import MAX_DEPTH
-from spark_kafka_group.executor.values.write_plan import Put, Step, WritePlan
+from spark_kafka_group.executor.values.write_plan import PlanMaker, Put, Step, WritePlan, place_of
 
 NULL = b"null"
 SIMPLE: dict[type[DataType], tuple[Put, int]] = {
@@ -71,19 +71,15 @@ def json_plan(spark: DataType, zone: str) -> WritePlan:
         raise ValueError(f"JSON is written of a struct, an array or a map, not of {spark.simpleString()}")
     maker = _JsonSteps()
     maker.add(spark, "", 1)
-    return WritePlan(tuple(step for step in maker.steps if step is not None), zone=zone)
+    return maker.plan(zone)
 
 
-class _JsonSteps:
-    def __init__(self) -> None:
-        self.steps: list[Step | None] = []
-
+class _JsonSteps(PlanMaker):
     def add(self, spark: DataType, name: str, depth: int, field: int = -1, before: bytes = b"") -> int:
         """Add the steps of a type; the number of the first."""
         if depth > MAX_DEPTH:
             raise ValueError(f"JSON is written of a type of at most {MAX_DEPTH} levels")
-        number = len(self.steps)
-        self.steps.append(None)
+        number = self.begun()
         do, a = Put.OBJECT, 0
         children: tuple[int, ...] = ()
         if isinstance(spark, StructType):
@@ -105,10 +101,9 @@ class _JsonSteps:
 
     def _key(self, spark: DataType, name: str) -> int:
         if isinstance(spark, (StructType, ArrayType, MapType, *NO_KEYS)):
-            raise ValueError(f"{_place(name)} is a map with keys of {spark.simpleString()}, which JSON does not have")
+            raise ValueError(f"{place_of(name)} is a map with keys of {spark.simpleString()}, which JSON does not have")
         do, a = self._simple(spark, name, AS_KEYS)
-        self.steps.append(Step(do, name, a=a, b=1))
-        return len(self.steps) - 1
+        return self.added(Step(do, name, a=a, b=1))
 
     def _simple(self, spark: DataType, name: str, others: dict[type[DataType], tuple[Put, int]]) -> tuple[Put, int]:
         if isinstance(spark, DecimalType):
@@ -116,9 +111,5 @@ class _JsonSteps:
         kind = StringType if isinstance(spark, (StringType, CharType, VarcharType)) else type(spark)
         found = others.get(kind) or SIMPLE.get(kind)
         if found is None:
-            raise ValueError(f"{_place(name)} is {spark.simpleString()}, which is not written as JSON: cast it")
+            raise ValueError(f"{place_of(name)} is {spark.simpleString()}, which is not written as JSON: cast it")
         return found
-
-
-def _place(name: str) -> str:
-    return f"the field {name}" if name else "the column"

@@ -33,7 +33,17 @@ from spark_kafka_group.executor.schemas.protobuf_schema import (
 from spark_kafka_group.executor.schemas.protobuf_types import WRAPPERS, is_time
 from spark_kafka_group.executor.values.avro_plan import INTEGERS, TEXTS
 from spark_kafka_group.executor.values.protobuf_program import DOES, WIRES, Wire
-from spark_kafka_group.executor.values.write_plan import SAME, Form, Put, Step, WritePlan, place_of, places, varint
+from spark_kafka_group.executor.values.write_plan import (
+    SAME,
+    Form,
+    PlanMaker,
+    Put,
+    Step,
+    WritePlan,
+    place_of,
+    places,
+    varint,
+)
 
 ANY, SIGNED_32, UNSIGNED_32, NOT_NEGATIVE, UNSIGNED_64 = range(5)
 """The places of ``RANGES``."""
@@ -72,19 +82,13 @@ def protobuf_plan(spark: DataType, schema_text: str) -> WritePlan:
         raise ValueError(f"the column is {spark.simpleString()}, and Protobuf is written of a struct: make it a struct")
     maker = _ProtobufSteps(schema)
     maker.message(Put.RECORD, spark, schema.messages[schema.first[0]], "", 0)
-    return WritePlan(tuple(step for step in maker.steps if step is not None), maker.may_fail)
+    return maker.plan()
 
 
-class _ProtobufSteps:
+class _ProtobufSteps(PlanMaker):
     def __init__(self, schema: ProtobufSchema) -> None:
+        super().__init__()
         self._schema = schema
-        self.steps: list[Step | None] = []
-        self.may_fail = False
-
-    def _begun(self) -> int:
-        """The number of a step that comes before those in it."""
-        self.steps.append(None)
-        return len(self.steps) - 1
 
     def message(
         self,
@@ -101,7 +105,7 @@ class _ProtobufSteps:
         """Add the steps of a struct; the number of the first."""
         if depth > MAX_DEPTH:
             raise ValueError(f"Protobuf is written of a type of at most {MAX_DEPTH} levels")
-        number, simple = self._begun(), message.name.rpartition(".")[2]
+        number, simple = self.begun(), message.name.rpartition(".")[2]
         found = places(spark, [field.name for field in message.fields], f"message {simple}", name)
         alternatives: dict[object, list[ProtobufField]] = {}
         for field in sorted(message.fields, key=lambda field: field.number):
@@ -112,7 +116,7 @@ class _ProtobufSteps:
                 raise ValueError(f"the column lacks the field {path}, which the schema requires: add it")
         children: list[int] = []
         for fields in alternatives.values():
-            union = self._begun() if len(fields) > 1 else None
+            union = self.begun() if len(fields) > 1 else None
             made = tuple(self._field(field, spark, found[field.name], name, depth) for field in fields)
             if union is not None:
                 names = f"the fields {', '.join(field.name for field in fields)}"
@@ -134,7 +138,7 @@ class _ProtobufSteps:
     def _repeated(self, field: ProtobufField, spark: DataType, name: str, depth: int, place: int) -> int:
         entry = self._schema.messages.get(field.type_name)
         is_map = entry is not None and entry.map_entry
-        number = self._begun()
+        number = self.begun()
         if isinstance(spark, NullType):
             self.steps[number] = Step(Put.NULL, name, place, null=b"")
         elif entry is not None and is_map and isinstance(spark, MapType):
@@ -167,13 +171,11 @@ class _ProtobufSteps:
     ) -> int:
         """Add the steps of a value, of which a field may have several; the number of the first."""
         if isinstance(spark, NullType):
-            self.steps.append(Step(Put.NULL, name, place, null=null, wanted=_shown(field)))
-        elif field.kind == MESSAGE:
+            return self.added(Step(Put.NULL, name, place, null=null, wanted=_shown(field)))
+        if field.kind == MESSAGE:
             return self._in_message(field, spark, name, depth, place, before, null)
-        else:
-            do, a, b, c, symbols = self._simple(field, spark, name)
-            self.steps.append(Step(do, name, place, before, null, (), a, b, c, symbols, _shown(field), implicit))
-        return len(self.steps) - 1
+        do, a, b, c, symbols = self._simple(field, spark, name)
+        return self.added(Step(do, name, place, before, null, (), a, b, c, symbols, _shown(field), implicit))
 
     def _in_message(
         self,
@@ -189,12 +191,12 @@ class _ProtobufSteps:
         end = _tagged(field, Wire.END_GROUP) if field.delimited else 0
         if isinstance(spark, StructType):
             return self.message(Put.MESSAGE, spark, message, name, depth + 1, place, before, null, end)
-        number = self._begun()
+        number = self.begun()
         if is_time(message) and isinstance(spark, TIMES[message.name.rpartition(".")[2]]):
             rounded = int(isinstance(spark, DayTimeIntervalType))
             for do, part in zip((Put.SECONDS, Put.NANOS), message.fields, strict=True):
                 form = NUMBERS[part.kind][2]
-                self.steps.append(Step(do, name, SAME, _tag(part), b"", (), 0, rounded, form, implicit=True))
+                self.added(Step(do, name, SAME, _tag(part), b"", (), 0, rounded, form, implicit=True))
             children: tuple[int, ...] = (number + 1, number + 2)
         elif message.name in WRAPPERS:
             part = message.fields[0]

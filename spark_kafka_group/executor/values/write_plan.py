@@ -167,6 +167,28 @@ class WritePlan:
     zone: str = "UTC"
 
 
+class PlanMaker:
+    """Collects the steps of a plan, each before those in it."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step | None] = []
+        self.may_fail = False
+
+    def begun(self) -> int:
+        """The number of a step that comes before those in it, and is set after them."""
+        self.steps.append(None)
+        return len(self.steps) - 1
+
+    def added(self, step: Step) -> int:
+        """The number of a step that has none in it."""
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def plan(self, zone: str = "UTC") -> WritePlan:
+        """The plan, after all steps."""
+        return WritePlan(tuple(step for step in self.steps if step is not None), self.may_fail, zone)
+
+
 class Unfit(NamedTuple):
     """A row that does not fit: the step, and the place of the value in its array."""
 
