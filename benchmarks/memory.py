@@ -27,7 +27,7 @@ from spark_kafka_group.executor.schemas.typed_columns import resolved
 from spark_kafka_group.executor.values.typed_batches import MOST_BYTES, TypedBatches
 from spark_kafka_group.executor.writing.sink_columns import SinkColumns
 from spark_kafka_group.executor.writing.write import write
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import PARTITION_BYTES, TASK_BYTES, Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.values.offsets import OffsetRange, ReadTask, TopicPartition
@@ -64,10 +64,9 @@ def bound(options: Options, partitions: int, largest_batch: int) -> int:
     largest_batch
         Bytes of the largest record batch, unpacked.
     """
-    response = max(
-        min(options.fetching.max_bytes, partitions * options.fetching.partition_max_bytes),
-        options.fetching.partition_max_bytes,
-    )
+    given = options.fetching.partition_max_bytes
+    together = partitions * given if given else max(partitions * PARTITION_BYTES, TASK_BYTES)
+    response = max(min(options.fetching.max_bytes, together), given or PARTITION_BYTES)
     # The frame it came in, and the one before while a larger takes its place; then columns of the Arrow batch being
     # filled and of the one Spark has, each up to twice as large as what is in it.
     of_types = 5 * MOST_BYTES if options.values.given() else 0

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.options.connection import ClientOptions, Connection, Fetching
+from spark_kafka_group.options.connection import PARTITION_BYTES, TASK_BYTES, ClientOptions, Connection, Fetching
 from spark_kafka_group.options.given_values import LONGEST_TEXT, check_required, values, why_unknown
 from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.reading import Reading
@@ -22,7 +22,10 @@ from spark_kafka_group.options.sections import DECLARED, OPTION_NAMES, SECTIONS,
 if TYPE_CHECKING:
     from spark_kafka_group.options.typed_values import TypedColumn
 
-__all__ = ["LONGEST_TEXT", "OPTION_NAMES", "ClientOptions", "Connection", "Fetching", "Group", "Options", "Reading"]
+__all__ = [
+    "LONGEST_TEXT", "OPTION_NAMES", "PARTITION_BYTES", "TASK_BYTES", "ClientOptions", "Connection", "Fetching", "Group",
+    "Options", "Reading",
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

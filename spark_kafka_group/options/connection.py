@@ -12,6 +12,8 @@ from spark_kafka_group.options.security import Secret, Security
 from spark_kafka_group.options.security import option_values as security
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+PARTITION_BYTES, TASK_BYTES = 1 << 20, 8 << 20
+"""Without kafka.max.partition.fetch.bytes: Kafka's default of a partition, and what partitions of a task share."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,10 +35,11 @@ class Fetching(Section):
         "source asks for the leader and sends the fetch again over another connection.",
         default=500,
     )
-    partition_max_bytes: int = option(
+    partition_max_bytes: int | None = option(
         "kafka.max.partition.fetch.bytes", integer(1),
-        "Most bytes of one partition in one fetch response. A larger record batch still gets through.",
-        default=1_048_576,
+        "Most bytes of one partition in one fetch response. A larger record batch still gets through. Without it a "
+        "task that has much to read from fewer than eight partitions asks for up to 8 MiB of them together.",
+        shown="1048576",
     )  # fmt: skip
     isolation_level: str = option(
         "kafka.isolation.level", choice(READ_UNCOMMITTED, READ_COMMITTED),
@@ -72,6 +75,11 @@ class Fetching(Section):
         """Rack of a process with this environment; empty if it has none."""
         variable = parsing.FROM_ENVIRONMENT.fullmatch(self.client_rack)
         return environment.get(variable["name"], "").strip() if variable else self.client_rack
+
+    @property
+    def most_of_partition(self) -> int:
+        """Most bytes of one partition that a response is asked for."""
+        return self.partition_max_bytes or TASK_BYTES
 
     @property
     def committed_only(self) -> bool:

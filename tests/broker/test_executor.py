@@ -96,6 +96,35 @@ def test_a_broker_sends_as_much_as_the_two_limits_allow(
     assert of_response / 2 < max(map(sum, sizes)) <= of_response
 
 
+@pytest.mark.parametrize(
+    ("partitions", "records", "more", "largest"),
+    [
+        (1, 24_000, {}, 8 << 20),
+        (2, 24_000, {}, 4 << 20),
+        (1, 2_600, {}, 1_800_000),
+        (1, 24_000, {"kafka.max.partition.fetch.bytes": 1 << 20}, 1 << 20),
+    ],
+    ids=["one partition", "two share", "what is left of a range", "as the user says"],
+)
+def test_a_task_of_few_partitions_asks_for_more_once_it_knows_how_much_is_left(
+    kafka, disconnected, partitions, records, more, largest
+):
+    values = [Record(n % partitions, None, b"x" * 1000) for n in range(records)]
+    topic = topic_with(kafka, values, partitions=partitions)
+    settings = parsed(kafka, topic, **more)
+    disconnected(settings)
+    each = records // partitions
+    # Of the log more is there than the range has.
+    ranges = task(topic, *[(0, each if each > 3_000 else each - 10)] * partitions).ranges
+    fetcher = Fetcher(brokers_for(settings), ranges, decode.load("auto").scan, 30)
+    sizes = {tp: [] for tp in (r.tp for r in ranges)}
+    for chunk in fetcher.chunks():
+        sizes[chunk.tp].append(len(chunk.records))
+    for of_partition in sizes.values():
+        assert of_partition[0] <= 1 << 20
+        assert largest * 0.8 < max(of_partition) <= largest
+
+
 def test_checksums_are_checked_unless_the_user_trusts_the_brokers(kafka, disconnected):
     topic = topic_with(kafka, [Record(0, None, b"%03d" % n) for n in range(30)], partitions=1, batch_size=10)
     (segment,) = (kafka.node(0).data / f"{topic}-0").glob("*.log")

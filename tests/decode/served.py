@@ -97,7 +97,7 @@ class Connection:
     nearest = None
 
     def __init__(self, served: Served, options: Options) -> None:
-        self._served, self._most, self._owed = served, options.fetching.partition_max_bytes, list[int]()
+        self._served, self._most, self._owed = served, options.fetching.most_of_partition, list[int]()
 
     def leaders(self, tps: Any, refresh: bool, topic_ids: Any = None) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 1)
@@ -109,7 +109,12 @@ class Connection:
         return self
 
     def send(
-        self, positions: Mapping[TopicPartition, int], epochs: Any = None, rack: str = "", topic_ids: Any = None
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Any = None,
+        rack: str = "",
+        topic_ids: Any = None,
+        sizes: Any = None,
     ) -> None:
         self._owed.append(positions[TP])
 

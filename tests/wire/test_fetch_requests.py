@@ -31,11 +31,19 @@ class Anywhere:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=30)
-@given(st.lists(positions, min_size=1, max_size=4), st.integers(0, 2**31 - 1))
-def test_a_request_is_what_kafka_python_reads_as_these_positions(version, of_several, correlation_id):
-    requests = FetchRequests(Options.parse(options(Anywhere, "t")).fetching, "me", version)
+@given(
+    st.lists(positions, min_size=1, max_size=4),
+    st.integers(0, 2**31 - 1),
+    st.data(),
+    st.sampled_from([None, 1, 70_000]),
+)
+def test_a_request_is_what_kafka_python_reads_as_these_positions(version, of_several, correlation_id, data, given_size):
+    more = {} if given_size is None else {"kafka.max.partition.fetch.bytes": str(given_size)}
+    requests = FetchRequests(Options.parse(options(Anywhere, "t", **more)).fetching, "me", version)
     for wanted in of_several:
-        result = bytes(requests.encoded(wanted, correlation_id, topic_ids=IDS))
+        known = data.draw(st.lists(st.sampled_from(list(wanted)), unique=True))
+        sizes = {tp: data.draw(st.integers(1, 2**31 - 1)) for tp in known}
+        result = bytes(requests.encoded(wanted, correlation_id, topic_ids=IDS, sizes=sizes))
         assert int.from_bytes(result[:4]) == len(result) - 4
         found = FetchRequest.decode(result[4:], version=version, header=True)
         assert found.header.correlation_id == correlation_id
@@ -47,7 +55,8 @@ def test_a_request_is_what_kafka_python_reads_as_these_positions(version, of_sev
         order = {topic: n for n, topic in enumerate(dict.fromkeys(tp.topic for tp in wanted))}
         by_topic = sorted(wanted, key=lambda tp: order[tp.topic])
         assert told_of == [(tp.topic, tp.partition, wanted[tp]) for tp in by_topic]
-        assert {p.partition_max_bytes for t in found.topics for p in t.partitions} == {1_048_576}
+        asked_for = [p.partition_max_bytes for t in found.topics for p in t.partitions]
+        assert asked_for == [given_size or sizes.get(tp, 1_048_576) for tp in by_topic]
 
 
 def written(version, topics):

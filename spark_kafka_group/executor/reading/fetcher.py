@@ -24,6 +24,7 @@ from spark_kafka_group.executor.reading.gone_records import BELIEVED_AFTER_S, Go
 from spark_kafka_group.executor.reading.stall import Stall
 from spark_kafka_group.executor.reading.uncommitted import Uncommitted
 from spark_kafka_group.executor.writing.elections import Elections
+from spark_kafka_group.options import PARTITION_BYTES, TASK_BYTES
 from spark_kafka_group.values.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, NearestReplicas, unreached
 from spark_kafka_group.wire.outage import TaskOutage, outlived
@@ -77,6 +78,8 @@ class Fetcher:
         self._positions = {r.tp: r.start for r in ranges if r.size > 0}
         self._starts: dict[TopicPartition, int] = {}  # first wanted offsets, where they are not the positions
         self._ends = {r.tp: r.end for r in ranges}
+        self._most_size = max(PARTITION_BYTES, TASK_BYTES // max(1, len(self._positions)))
+        self._sizes: dict[TopicPartition, int] = {}  # bytes to ask for: as many as seem to be left of a range
         self._epochs = dict(epochs)
         self._topic_ids = topic_ids
         self._nodes: dict[TopicPartition, int] = {}  # who is asked for records: leaders, but for partitions followed
@@ -218,7 +221,7 @@ class Fetcher:
             rack, wanted = self._nearest.request_to(node_id, wanted)
         try:
             ids = self._ids_for(wanted, bool(rack))
-            self._brokers.connection(node_id).send(wanted, self._epochs, rack, ids)
+            self._brokers.connection(node_id).send(wanted, self._epochs, rack, ids, self._sizes)
         except LASTING:
             raise
         except (OSError, BrokerError) as error:
@@ -343,6 +346,8 @@ class Fetcher:
             problem = f"the broker sent {len(records)} bytes that hold no record from this offset on"
         if problem is None and next_offset < end:
             self._positions[tp] = next_offset
+            left = size * (end - next_offset) // (next_offset - position)
+            self._sizes[tp] = min(max(left + left // 8, PARTITION_BYTES), self._most_size)
             if next_offset < start:  # asked for an offset long before
                 self._starts[tp] = start
         return Chunk(tp, position, start, end, records, fetched.aborted, problem)

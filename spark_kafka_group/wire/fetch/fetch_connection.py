@@ -60,7 +60,7 @@ class FetchConnection(BrokerConnection):
         self._names: Mapping[bytes, str] = {}  # by those ids
         self._size = bytearray(4)
         self._frame = bytearray(1 << 16)
-        self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.partition_max_bytes)
+        self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.most_of_partition)
 
     @property
     def idle(self) -> bool:
@@ -78,8 +78,10 @@ class FetchConnection(BrokerConnection):
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         rack: str = "",
         topic_ids: Mapping[str, str] = MappingProxyType({}),
+        sizes: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
-        """Ask for records from each position on; the broker fills the response in this order.
+        """Ask for records from each position on; the broker fills the response in this order. `sizes`: most bytes of
+        partitions, where the user gives none.
 
         Only the leader of a partition sends records, and only if its epoch is the partition's in `epochs`, where that
         has one. With a `rack` followers send records, too, and a leader may name a replica there instead. With
@@ -96,7 +98,7 @@ class FetchConnection(BrokerConnection):
                 self._topic_ids, self._names = topic_ids, names_by_id(topic_ids)
         else:
             requests = self._of_any_replica if rack else self._of_leaders
-        self._send_all(memoryview(requests.encoded(positions, correlation_id, epochs, rack, topic_ids)))
+        self._send_all(memoryview(requests.encoded(positions, correlation_id, epochs, rack, topic_ids, sizes)))
         self._in_flight.append((correlation_id, requests.version, self._names))
 
     def receive(self) -> list[FetchedPartition]:

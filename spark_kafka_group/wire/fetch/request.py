@@ -1,6 +1,6 @@
 """Fetch requests as bytes: kafka-python writes one of each shape, and the next ones differ in a few numbers of it.
 
-Writing a request takes kafka-python a quarter of a millisecond and more, and a task sends one for each MiB.
+Writing a request takes kafka-python a quarter of a millisecond and more, and a task sends one for each few MiB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest
 
-from spark_kafka_group.options import Fetching
+from spark_kafka_group.options import PARTITION_BYTES, Fetching
 from spark_kafka_group.values.offsets import TopicPartition
 from spark_kafka_group.wire.fetch.response import IDS_FROM
 
@@ -26,6 +26,7 @@ broker that led a partition once would not say that another one leads it now."""
 NO_EPOCH = -1
 KEPT_SHAPES = 16
 UNIQUE = 0x7A5C3B1D  # numbers of a written request that are looked for in its bytes begin with it; nothing else does
+UNIQUE_SIZE = UNIQUE + 1  # in place of a partition's bytes
 
 Shape = tuple[tuple[str, int], ...]  # topics, by name or id, and how many partitions of each
 
@@ -46,18 +47,26 @@ class FetchRequests:
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         rack: str = "",
         topic_ids: Mapping[str, str] = MappingProxyType({}),
+        sizes: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> bytes | bytearray:
         """A request from each position on, framed; the broker answers in this order. Of leaders of `epochs` only, if
-        the version has them; `rack` lets a leader name another replica. Topic ids: of all topics, or none."""
-        topics: dict[str, list[tuple[int, int, int]]] = {}
+        the version has them; `rack` lets a leader name another replica. Topic ids: of all topics, or none. `sizes`:
+        most bytes of partitions, where the user gives none."""
+        topics: dict[str, list[tuple[int, int, int, int]]] = {}
         for tp, position in positions.items():
             named = topic_ids[tp.topic] if self.version >= IDS_FROM else tp.topic
-            topics.setdefault(named, []).append((tp.partition, epochs.get(tp, NO_EPOCH), position))
+            topics.setdefault(named, []).append(
+                (tp.partition, epochs.get(tp, NO_EPOCH), position, sizes.get(tp, PARTITION_BYTES))
+            )
         template, places = self._template(tuple((topic, len(of)) for topic, of in topics.items()), rack)
         request = bytearray(template)
         struct.pack_into(">i", request, CORRELATION_ID_AT, correlation_id)
         wanted = (of for partitions in topics.values() for of in partitions)
-        for (partition, epoch, position), (partition_at, position_at) in zip(wanted, places, strict=True):
+        given = self._fetching.partition_max_bytes
+        for (partition, epoch, position, size), (partition_at, position_at, size_at) in zip(
+            wanted, places, strict=True
+        ):
+            struct.pack_into(">i", request, size_at, given or size)
             if self.version >= EPOCHS_FROM:
                 struct.pack_into(">iiq", request, partition_at, partition, epoch, position)
             else:
@@ -65,8 +74,8 @@ class FetchRequests:
                 struct.pack_into(">q", request, position_at, position)
         return request
 
-    def _written(self, shape: Shape, rack: str) -> tuple[bytes, tuple[tuple[int, int], ...]]:
-        """A request, and where each partition's number and position are in it."""
+    def _written(self, shape: Shape, rack: str) -> tuple[bytes, tuple[tuple[int, int, int], ...]]:
+        """A request, and where each partition's number, position and most bytes are in it."""
         topics: dict[str, list[tuple[int, int]]] = {}
         numbers: list[tuple[int, int]] = []
         for topic, count in shape:
@@ -81,8 +90,8 @@ class FetchRequests:
             position_at = written.index(struct.pack(">q", position), at)
             partition_at = position_at - (8 if self.version >= EPOCHS_FROM else 4)
             assert struct.unpack_from(">i", written, partition_at) == (partition,), "a layout this was not written for"
-            places.append((partition_at, position_at))
-            at = position_at
+            at = written.index(struct.pack(">i", UNIQUE_SIZE), position_at)
+            places.append((partition_at, position_at, at))
         return written, tuple(places)
 
     def _named(self, topic: str) -> dict[str, Any]:
@@ -98,7 +107,7 @@ class FetchRequests:
                 fetch_offset=position,
                 last_fetched_epoch=-1,
                 log_start_offset=-1,
-                partition_max_bytes=self._fetching.partition_max_bytes,
+                partition_max_bytes=UNIQUE_SIZE,
             )
 
         request = FetchRequest(

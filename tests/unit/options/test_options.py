@@ -10,7 +10,7 @@ from support.source_tree import PACKAGE, modules, nodes
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.reading.read import brokers_for
-from spark_kafka_group.options import DECLARED, SECTIONS, ClientOptions, Options
+from spark_kafka_group.options import DECLARED, PARTITION_BYTES, SECTIONS, ClientOptions, Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.unsupported import UNSUPPORTED
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
@@ -42,7 +42,8 @@ def test_defaults_are_kafkas():
     assert options.group.max_poll_interval_ms == 300_000
     assert options.connection.request_timeout_ms == 30_000
     assert (options.fetching.min_bytes, options.fetching.max_wait_ms) == (1, 500)
-    assert (options.fetching.max_bytes, options.fetching.partition_max_bytes) == (52_428_800, 1_048_576)
+    assert (options.fetching.max_bytes, options.fetching.partition_max_bytes) == (52_428_800, None)
+    assert PARTITION_BYTES == 1_048_576
     assert options.fetching.check_crcs
 
 

@@ -108,7 +108,7 @@ class Search:
         self.unanswered = False
         fetching = options.fetching
         least = replace(fetching, partition_max_bytes=1, min_bytes=1, max_wait_ms=0)
-        largest = max(WIDE_BYTES, 2 * fetching.partition_max_bytes)
+        largest = max(WIDE_BYTES, 2 * fetching.most_of_partition)
         wide = replace(least, partition_max_bytes=largest, max_bytes=max(largest, fetching.max_bytes))
         self._brokers = connect(replace(options, fetching=least))
         self._wide = connect(replace(options, fetching=wide))

@@ -40,7 +40,7 @@ class Cluster:
             raise ConnectionRefusedError
         return self
 
-    def send(self, positions, epochs, rack, topic_ids):
+    def send(self, positions, epochs, rack, topic_ids, sizes):
         self.asked.append(positions)
 
     def receive(self):
