@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protobuf_cases import case_of
 from protobuf_decoding import OPTIONS, decoder_of, rows_of, schema_of
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType, TimestampType
 from test_protobuf_like_google import row_of, shown
 from test_written_twins import same
 from written_samples import damaged
@@ -21,7 +21,7 @@ from spark_kafka_group.executor.schemas.protobuf_from_spark import proto_text_of
 from spark_kafka_group.executor.schemas.protobuf_schema import as_text
 from spark_kafka_group.executor.schemas.protobuf_types import ProtobufOptions, spark_type
 from spark_kafka_group.executor.values.protobuf_plan import protobuf_plan
-from spark_kafka_group.executor.values.write_plan import Misfit, bound, reason
+from spark_kafka_group.executor.values.write_plan import Misfit, bound, places, reason
 
 
 def read_column(rng, options):
@@ -163,14 +163,14 @@ UNFIT = {
     "a null": ("r INT, g STRUCT<s: STRING>", {"r": None}, "r", "it is null, and the schema has int32 here, which"),
     "a message": ("r INT, g STRUCT<s: STRING>", {"g": None}, "g", "it is null, and the schema has message G here"),
     "a null in it": ("r INT, g STRUCT<s: STRING>", {"g": {"s": None}}, "g.s", "it is null, and the schema has string"),
-    "an item": (f"{REST}, l ARRAY<INT>", {"l": [1, None]}, "l", "it is null, and the schema has int32 here"),
-    "an entry": (f"{REST}, m MAP<STRING, INT>", {"m": [("k", None)]}, "m", "it is null, and the schema has int32 here"),
+    "an item": (f"{REST}, l ARRAY<INT>", {"l": [1, None]}, "l.element", "it is null, and the schema has int32 here"),
+    "an entry": (f"{REST}, m MAP<STRING, INT>", {"m": [("k", None)]}, "m.value", "it is null, and the schema has"),
     "a symbol": (f"{REST}, e STRING", {"e": "a"}, "e", "'a' is no symbol of the schema's enum E"),
     "a number": (f"{REST}, e BIGINT", {"e": 0}, "e", "0 is no number of the schema's enum E"),
     "several of a oneof": (
         f"{REST}, x INT, y STRING", {"x": 0, "y": ""}, "", "several of the fields x, y are set, and a oneof has one"
     ),
-    "a large number": (f"{REST}, l ARRAY<BIGINT>", {"l": [2**31]}, "l", "2147483648 is out of range for the schema's"),
+    "a large number": (f"{REST}, l ARRAY<BIGINT>", {"l": [2**31]}, "l.element", "2147483648 is out of range for the"),
     "a negative number": (f"{REST}, u BIGINT", {"u": -1}, "u", "-1 is out of range for the schema's uint32"),
     "one that is widened": (f"{REST}, big INT", {"big": -1}, "big", "-1 is out of range for the schema's uint64"),
     "a decimal": (f"{REST}, big DECIMAL(20,0)", {"big": 2**64}, "big", "18446744073709551616 is out of range for the"),
@@ -204,6 +204,48 @@ def test_only_schemas_that_a_row_may_not_fit_may_fail():
         assert protobuf_plan(chosen, as_text(schema.only("M"))).may_fail == may_fail
 
 
+@pytest.mark.parametrize("label", ["required", "optional", ""])
+def test_a_time_of_a_schema_s_own_has_the_zeros_that_its_fields_need(label):
+    from datetime import UTC, datetime
+
+    from support.protobuf_messages import classes, compiled
+
+    syntax = "proto2" if label else "proto3"
+    times = f"message Timestamp {{ {label} int64 seconds = 1; {label} int32 nanos = 2; }}"
+    text = f'syntax = "{syntax}"; message M {{ optional Timestamp at = 1; }} {times}'
+    [made], _ = same(
+        plan_for(text, "at TIMESTAMP"), column_of("at TIMESTAMP", [{"at": datetime(1970, 1, 1, tzinfo=UTC)}])
+    )
+    message = classes(compiled({"a.proto": text}, "a.proto"))["M"].FromString(made)
+    assert message.IsInitialized()
+    assert message.at.HasField("nanos") if label else made == b"\x0a\0"
+
+
+def test_each_of_many_names_is_looked_for_once():
+    class Name(str):
+        asked = 0
+
+        def lower(self):
+            Name.asked += 1
+            return super().lower()
+
+    names = [Name(f"field_{n}") for n in range(1000)]
+    struct = StructType([StructField(name, IntegerType()) for name in names])
+    assert places(struct, names, "message M", "") == {name: place for place, name in enumerate(names)}
+    assert Name.asked < 3000
+
+
+def test_numbers_of_64_bits_without_sign_may_be_decimals():
+    from decimal import Decimal
+
+    spark = "f DECIMAL(20,0), u DECIMAL(20,0)"
+    plan = plan_for('syntax = "proto3"; message M { fixed64 f = 1; uint64 u = 2; }', spark)
+    [made], _ = same(plan, column_of(spark, [{"f": Decimal(2**64 - 1), "u": Decimal(2**64 - 1)}]))
+    assert made == b"\x09" + b"\xff" * 8 + b"\x10" + b"\xff" * 9 + b"\x01"
+    _, unfit = same(plan, column_of(spark, [{"f": Decimal(2**64), "u": None}]))
+    assert (unfit.problem, plan.steps[unfit.step].name) == (Misfit.RANGE, "f")
+
+
 def test_groups_end_with_a_tag():
     plan = plan_for(PROTO2, f"{REST}, part ARRAY<STRUCT<p: INT>>")
     rows = [{"r": 1, "g": {"s": "x"}, "part": [{"p": 1}, {"p": None}]}]
@@ -221,7 +263,9 @@ REFUSED = {
     "a number for a message": ("r INT, g INT", "the field g is int, and the schema has message G there"),
     "a number for a list": (f"{REST}, l INT", "the field l is int, and the schema has repeated int32 there"),
     "a list for a number": (f"{REST}, u ARRAY<INT>", "the field u is array<int>, and the schema has uint32"),
-    "a list for a map": (f"{REST}, m ARRAY<INT>", "the field m is array<int>, and the schema has repeated"),
+    "a list for a map": (f"{REST}, m ARRAY<INT>", "the field m is array<int>, and the schema has map there"),
+    "items of another type": (f"{REST}, l ARRAY<STRING>", "the field l.element is string, and the schema has int32"),
+    "keys of another type": (f"{REST}, m MAP<INT, INT>", "the field m.key is int, and the schema has string there"),
     "digits behind the point": (f"{REST}, big DECIMAL(20,2)", "is decimal\\(20,2\\), and the schema has"),
 }  # fmt: skip
 
@@ -240,13 +284,49 @@ def test_the_schema_of_a_type_is_read_as_that_type():
     spark = type_of(
         "id BIGINT, who STRUCT<name: STRING, b: BINARY>, Who INT, tags MAP<STRING, STRUCT<x: INT>>, l ARRAY<INT>, "
         "at TIMESTAMP, took INTERVAL DAY TO SECOND, _ STRUCT<a: BOOLEAN>, f FLOAT, d DOUBLE, ts ARRAY<TIMESTAMP>, "
-        "m MAP<INT, INTERVAL DAY TO SECOND>"
+        "m MAP<INT, INTERVAL DAY TO SECOND>, _1 STRUCT<_1: INT, _2: STRUCT<x: INT>>, tags_entry STRUCT<x: INT>"
     )
     text = proto_text_of(spark)
     schema = schema_of(compiled({"a.proto": text}, "a.proto"))
     assert nullable(spark_type(schema, "TopLevelRecord", ProtobufOptions())) == spark
     protobuf_plan(spark, as_text(schema.only("TopLevelRecord")))
     assert "  int64 id = 1;\n" in proto_text_of(type_of("id BIGINT NOT NULL"))
+
+
+NAMES = [
+    "a", "A", "_", "_1", "a_b", "aB", "AB", "_a", "tags", "tags_entry", "TagsEntry",
+    "Tags", "google", "Message", "message_", "x__y", "xY", "top_level_record",
+]  # fmt: skip
+LEAVES = st.sampled_from([IntegerType(), TimestampType(), StringType()])
+
+
+def structs(types):
+    fields = st.lists(st.tuples(st.sampled_from(NAMES), types), min_size=1, max_size=5, unique_by=lambda pair: pair[0])
+    return fields.map(lambda pairs: StructType([StructField(*pair) for pair in pairs]))
+
+
+def with_lists(types):
+    return types | types.map(ArrayType) | types.map(lambda of: MapType(StringType(), of))
+
+
+@given(structs(with_lists(st.recursive(LEAVES, lambda inner: structs(with_lists(inner)), max_leaves=8))))
+def test_the_schema_of_any_type_is_one_that_google_takes(spark):
+    from support.protobuf_messages import classes, compiled
+
+    refused = None
+    try:
+        text = proto_text_of(spark)
+    except ValueError as error:
+        refused = str(error)
+    if refused is not None:
+        assert refused.endswith((": rename one", ": rename it"))
+        return
+    descriptors = compiled({"a.proto": text}, "a.proto")
+    assert classes(descriptors)["TopLevelRecord"]
+    plan = protobuf_plan(spark, as_text(linked([parsed("a.proto", text)], others=well_known()).only("TopLevelRecord")))
+    schema = schema_of(descriptors)
+    read = spark_type(schema, "TopLevelRecord", ProtobufOptions())
+    assert protobuf_plan(read, as_text(schema.only("TopLevelRecord"))).steps == plan.steps
 
 
 @pytest.mark.parametrize(
@@ -258,6 +338,10 @@ def test_the_schema_of_a_type_is_read_as_that_type():
             "no type for array<int>, of the field a.b: cast it, or put it into a struct",
         ),
         ("a DECIMAL(5,2)", r"no type for decimal\(5,2\)"),
+        ("a STRUCT<b_c: INT, bC: INT>", "the fields a.b_c and a.bC have the JSON name bC in Protobuf: rename one"),
+        ("a_b MAP<INT, INT>, AB MAP<INT, INT>", "the fields a_b and AB have the message ABEntry in Protobuf: rename"),
+        ("_1 MAP<INT, INT>", "'1Entry' is no Protobuf name, of the map _1: rename it"),
+        ("a MAP<INT, INT>, AEntry INT", "the field a has the message AEntry in Protobuf, as AEntry: rename one"),
         ("a MAP<DOUBLE, INT>", "the field a has keys of double: cast them to STRING"),
     ],
 )

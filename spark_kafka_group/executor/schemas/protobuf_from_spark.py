@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_group.executor.values.write_plan import place_of
+from spark_kafka_group.executor.values.write_plan import part_of, place_of
 
 SIMPLE: dict[type[DataType], str] = {
     BooleanType: "bool", ByteType: "int32", ShortType: "int32", IntegerType: "int32", LongType: "int64",
@@ -56,13 +56,14 @@ def proto_text_of(spark: DataType) -> str:
 def _message(spark: StructType, name: str, place: str) -> list[str]:
     if len(spark.fields) >= RESERVED:
         raise ValueError(f"{place_of(place)} has {len(spark.fields)} fields, and Protobuf numbers {RESERVED - 1}")
-    taken, inner, fields = set(spark.names), [], []
+    _check_names(spark, place)
+    entries = {_entry(field.name) for field in spark.fields if isinstance(field.dataType, MapType)}
+    taken, inner, fields = {*spark.names, *entries}, [], []
     for number, field in enumerate(spark.fields, 1):
-        path = f"{place}.{field.name}".lstrip(".")
-        if not NAME.fullmatch(field.name):
-            raise ValueError(f"{field.name!r} is no Protobuf name, of the field {path}: rename it")
+        path = part_of(place, field.name)
         of, label = field.dataType, ""
-        own = "".join(part.capitalize() for part in field.name.split("_")) or "Message"
+        own = "".join(part.capitalize() for part in field.name.split("_"))
+        own = own if own[:1].isalpha() else f"Message{own}"
         while own in taken:
             own += "_"
         struct = _struct_in(of)
@@ -81,6 +82,38 @@ def _message(spark: StructType, name: str, place: str) -> list[str]:
             label = "optional " if field.nullable and struct is None and "." not in kind else ""
         fields.append(f"{label}{kind} {field.name} = {number};")
     return [f"message {name} {{", *(f"  {line}" for line in (*inner, *fields)), "}"]
+
+
+def _check_names(spark: StructType, place: str) -> None:
+    """Refuse names that Protobuf does not have, or takes for the same."""
+    has: dict[str, str] = {}
+    for field in spark.fields:
+        path = part_of(place, field.name)
+        if not NAME.fullmatch(field.name):
+            raise ValueError(f"{field.name!r} is no Protobuf name, of the field {path}: rename it")
+        first, *others = field.name.split("_")
+        alike = [f"the JSON name {first}{''.join(map(_upper, others))}"]
+        if isinstance(field.dataType, MapType):
+            alike.append(f"the message {_entry(field.name)}")
+            if not NAME.fullmatch(_entry(field.name)):
+                raise ValueError(f"{_entry(field.name)!r} is no Protobuf name, of the map {path}: rename it")
+        for what in alike:
+            if what in has:
+                raise ValueError(f"the fields {has[what]} and {path} have {what} in Protobuf: rename one")
+            has[what] = path
+    for what, path in has.items():
+        name = what.removeprefix("the message ")
+        if name != what and name in spark.names:
+            raise ValueError(f"the field {path} has {what} in Protobuf, as {part_of(place, name)}: rename one")
+
+
+def _upper(part: str) -> str:
+    return part[:1].upper() + part[1:]
+
+
+def _entry(name: str) -> str:
+    """The message that protoc makes for the entries of a map."""
+    return "".join(map(_upper, name.split("_"))) + "Entry"
 
 
 def _struct_in(spark: DataType) -> StructType | None:

@@ -44,6 +44,7 @@ SIMPLE: dict[str, DataType] = {
 }  # fmt: skip
 UPCAST: dict[str, DataType] = {"uint32": LongType(), "uint64": DecimalType(20, 0)}
 """Spark leaves fixed32 and fixed64 as they are."""
+OF_OBJECTS = UPCAST | {"fixed32": UPCAST["uint32"], "fixed64": UPCAST["uint64"]}
 WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Bool", "Int32", "UInt32", "Int64", "UInt64", "String", "Bytes", "Float", "Double")
@@ -57,7 +58,11 @@ WHOLE = {
 
 @dataclass(frozen=True)
 class ProtobufOptions:
-    """from_protobuf's options: `max_depth` is ``recursive.fields.max.depth``, 0 without it."""
+    """from_protobuf's options: `max_depth` is ``recursive.fields.max.depth``, 0 without it.
+
+    `of_objects`: not of from_protobuf. The type is that of objects to write: with all messages without fields, wrappers
+        as what is in them, and room for all unsigned numbers.
+    """
 
     enums_as_ints: bool = False
     emit_defaults: bool = False
@@ -65,6 +70,7 @@ class ProtobufOptions:
     unwrap: bool = False
     retain_empty: bool = False
     max_depth: int = 0
+    of_objects: bool = False
 
 
 def spark_type(schema: ProtobufSchema, name: str, options: ProtobufOptions) -> StructType:
@@ -99,7 +105,7 @@ class _MessageTypes:
 
     def whole(self, message: ProtobufMessage) -> StructType:
         fields = self._fields(message, {message.name: 1}, 1)
-        if not fields:
+        if not fields and not self._options.of_objects:
             raise ProtobufSchemaError(
                 f"the message {message.name} has no fields, and a column of it would have none: read the bytes"
             )
@@ -125,7 +131,8 @@ class _MessageTypes:
         elif field.kind == ENUM:
             found = IntegerType() if self._options.enums_as_ints else StringType()
         else:
-            found = (UPCAST if self._options.upcast_unsigned else SIMPLE).get(field.kind) or SIMPLE[field.kind]
+            types = OF_OBJECTS if self._options.of_objects else UPCAST if self._options.upcast_unsigned else SIMPLE
+            found = types.get(field.kind) or SIMPLE[field.kind]
         return ArrayType(found, self._may_be_null(field)) if field.repeated and found is not None else found
 
     def _may_be_null(self, field: ProtobufField) -> bool:
@@ -140,7 +147,7 @@ class _MessageTypes:
     def _message(self, message: ProtobufMessage, inside: Mapping[str, int], depth: int) -> DataType | None:
         if is_time(message):
             return TIMES[message.name.rpartition(".")[2]]
-        if self._options.unwrap and message.name in WRAPPERS:
+        if (self._options.unwrap or self._options.of_objects) and message.name in WRAPPERS:
             return self._type(message.fields[0], inside, depth + 1)
         seen = inside.get(message.name, 0)
         if seen and not self._options.max_depth:
@@ -151,4 +158,4 @@ class _MessageTypes:
         if seen and seen >= self._options.max_depth:
             return None
         fields = self._fields(message, {**inside, message.name: seen + 1}, depth + 1)
-        return StructType(fields) if fields else None
+        return StructType(fields) if fields or self._options.of_objects else None

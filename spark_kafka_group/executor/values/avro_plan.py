@@ -52,7 +52,7 @@ from spark_kafka_group.executor.schemas.avro_schema import (
 from spark_kafka_group.executor.schemas.avro_types import MAX_DECIMAL, SIMPLE, WIDENED
 from spark_kafka_group.executor.values.avro_defaults import encoded, zigzag
 from spark_kafka_group.executor.values.avro_resolution import UnresolvableError
-from spark_kafka_group.executor.values.write_plan import PlanMaker, Put, Step, WritePlan, place_of, places
+from spark_kafka_group.executor.values.write_plan import PlanMaker, Put, Step, WritePlan, part_of, place_of, places
 
 Type = Primitive | Array | Map | Union | Named
 
@@ -154,11 +154,11 @@ class _AvroSteps(PlanMaker):
             self.may_fail = True
         elif isinstance(spark, ArrayType) and isinstance(kind, Array):
             inner = StructField("", spark.elementType, spark.containsNull)
-            do, children = Put.LIST, (self.add(inner, kind.items, name, depth + 1),)
+            do, children = Put.LIST, (self.add(inner, kind.items, part_of(name, "element"), depth + 1),)
         elif isinstance(spark, MapType) and isinstance(kind, Map) and isinstance(spark.keyType, TEXTS):
             inner = StructField("", spark.valueType, spark.valueContainsNull)
-            key = self.added(Step(Put.BYTES, name))
-            do, children = Put.MAP, (key, self.add(inner, kind.values, name, depth + 1))
+            key = self.added(Step(Put.BYTES, part_of(name, "key")))
+            do, children = Put.MAP, (key, self.add(inner, kind.values, part_of(name, "value"), depth + 1))
         else:
             raise _refused(spark, kind, name)
         return Step(do, name, place, before, null, children, wanted=_shown(kind))
@@ -169,10 +169,10 @@ class _AvroSteps(PlanMaker):
         return tuple(self._field(field, found.get(field.name), spark, name, depth) for field in record.fields)
 
     def _field(self, field: Field, place: int | None, spark: StructType, name: str, depth: int) -> int:
-        path = f"{name}.{field.name}".lstrip(".")
+        path = part_of(name, field.name)
         if place is not None:
             given = spark.fields[place]
-            return self.add(given, field.schema, f"{name}.{given.name}".lstrip("."), depth + 1, place)
+            return self.add(given, field.schema, part_of(name, given.name), depth + 1, place)
         null = self._branches(field.schema)[1]
         if null is None and field.default is NO_DEFAULT and not is_null(self.schema.definition(field.schema)):
             raise ValueError(
@@ -193,7 +193,7 @@ class _AvroSteps(PlanMaker):
             raise _refused(spark, union, name)
         children = []
         for place, (given, (index, branch)) in enumerate(zip(spark.fields, branches, strict=True)):
-            child = self.add(given, branch, f"{name}.{given.name}".lstrip("."), depth + 1, place)
+            child = self.add(given, branch, part_of(name, given.name), depth + 1, place)
             made = self.steps[child]
             assert made is not None
             self.steps[child] = replace(made, before=index)

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_group.executor.values._write_py import text_as_json
 from spark_kafka_group.executor.values.json_types import MAX_DEPTH
-from spark_kafka_group.executor.values.write_plan import PlanMaker, Put, Step, WritePlan, place_of
+from spark_kafka_group.executor.values.write_plan import PlanMaker, Put, Step, WritePlan, part_of, place_of
 
 NULL = b"null"
 SIMPLE: dict[type[DataType], tuple[Put, int]] = {
@@ -85,15 +85,16 @@ class _JsonSteps(PlanMaker):
         if isinstance(spark, StructType):
             children = tuple(
                 self.add(
-                    each.dataType, f"{name}.{each.name}".lstrip("."), depth + 1, place,
+                    each.dataType, part_of(name, each.name), depth + 1, place,
                     b"," + text_as_json(each.name.encode()) + b":",
                 )
                 for place, each in enumerate(spark.fields)
             )  # fmt: skip
         elif isinstance(spark, ArrayType):
-            do, children = Put.ARRAY, (self.add(spark.elementType, name, depth + 1),)
+            do, children = Put.ARRAY, (self.add(spark.elementType, part_of(name, "element"), depth + 1),)
         elif isinstance(spark, MapType):
-            do, children = Put.DICT, (self._key(spark.keyType, name), self.add(spark.valueType, name, depth + 1))
+            values = self.add(spark.valueType, part_of(name, "value"), depth + 1)
+            do, children = Put.DICT, (self._key(spark.keyType, name), values)
         else:
             do, a = self._simple(spark, name, {})
         self.steps[number] = Step(do, name, field, before, NULL, children, a)

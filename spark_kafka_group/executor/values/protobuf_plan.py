@@ -40,6 +40,7 @@ from spark_kafka_group.executor.values.write_plan import (
     Put,
     Step,
     WritePlan,
+    part_of,
     place_of,
     places,
     varint,
@@ -112,7 +113,7 @@ class _ProtobufSteps(PlanMaker):
             if field.name in found:
                 alternatives.setdefault(field.number if field.oneof is None else (field.oneof,), []).append(field)
             elif field.required:
-                path = f"{name}.{field.name}".lstrip(".")
+                path = part_of(name, field.name)
                 raise ValueError(f"the column lacks the field {path}, which the schema requires: add it")
         children: list[int] = []
         for fields in alternatives.values():
@@ -128,7 +129,7 @@ class _ProtobufSteps(PlanMaker):
 
     def _field(self, field: ProtobufField, of: StructType, place: int, name: str, depth: int) -> int:
         given = of.fields[place]
-        path = f"{name}.{given.name}".lstrip(".")
+        path = part_of(name, given.name)
         if field.repeated:
             return self._repeated(field, given.dataType, path, depth, place)
         self.may_fail |= field.required and given.nullable
@@ -143,19 +144,22 @@ class _ProtobufSteps(PlanMaker):
             self.steps[number] = Step(Put.NULL, name, place, null=b"")
         elif entry is not None and is_map and isinstance(spark, MapType):
             parts = zip(entry.fields, (spark.keyType, spark.valueType), strict=True)
-            children = tuple(self._value(part, kind, name, depth, before=_tag(part)) for part, kind in parts)
+            children = tuple(
+                self._value(part, kind, part_of(name, part.name), depth, before=_tag(part)) for part, kind in parts
+            )
             self.may_fail |= spark.valueContainsNull
             self.steps[number] = Step(
                 Put.ENTRIES, name, place, null=b"", children=children, a=_tagged(field, Wire.BYTES)
             )
         elif not is_map and isinstance(spark, ArrayType):
-            item = self._value(field, spark.elementType, name, depth, before=b"" if field.packed else _tag(field))
+            before = b"" if field.packed else _tag(field)
+            item = self._value(field, spark.elementType, part_of(name, "element"), depth, before=before)
             self.may_fail |= spark.containsNull
             before = varint(_tagged(field, Wire.BYTES)) if field.packed else b""
             do = Put.PACKED if field.packed else Put.REPEATED
             self.steps[number] = Step(do, name, place, before, b"", (item,), implicit=field.packed)
         else:
-            raise _refused(spark, field, name)
+            raise _refused(spark, "map" if is_map else f"repeated {_shown(field)}", name)
         return number
 
     def _value(
@@ -196,13 +200,13 @@ class _ProtobufSteps(PlanMaker):
             rounded = int(isinstance(spark, DayTimeIntervalType))
             for do, part in zip((Put.SECONDS, Put.NANOS), message.fields, strict=True):
                 form = NUMBERS[part.kind][2]
-                self.added(Step(do, name, SAME, _tag(part), b"", (), 0, rounded, form, implicit=True))
+                self.added(Step(do, name, SAME, _tag(part), b"", (), 0, rounded, form, implicit=not part.presence))
             children: tuple[int, ...] = (number + 1, number + 2)
         elif message.name in WRAPPERS:
             part = message.fields[0]
             children = (self._value(part, spark, name, depth, SAME, _tag(part), implicit=True),)
         else:
-            raise _refused(spark, field, name)
+            raise _refused(spark, _shown(field), name)
         self.steps[number] = Step(Put.WRAPPER, name, place, before, null, children, a=end, wanted=_shown(field))
         return number
 
@@ -233,13 +237,13 @@ class _ProtobufSteps(PlanMaker):
                 limits = {16: UNSIGNED_64, 8: ANY}.get(width, NOT_NEGATIVE)
             self.may_fail |= limits != ANY
             return Put.WHOLE, width, limits, form, ()
-        raise _refused(spark, field, name)
+        raise _refused(spark, _shown(field), name)
 
 
 def _width(spark: DataType, field: ProtobufField) -> int:
     """How many bytes a whole number of a column has; 0 where it is none that the field can be."""
     if isinstance(spark, DecimalType):
-        return 16 if spark.scale == 0 and field.kind == "uint64" else 0
+        return 16 if spark.scale == 0 and field.kind in ("uint64", "fixed64") else 0
     if isinstance(spark, DateType):
         return 0 if NUMBERS[field.kind][0] else 4
     return INTEGERS.get(type(spark), 0)
@@ -262,6 +266,5 @@ def _shown(field: ProtobufField) -> str:
     return field.kind
 
 
-def _refused(spark: DataType, field: ProtobufField, name: str) -> ValueError:
-    shown = f"repeated {_shown(field)}" if field.repeated else _shown(field)
+def _refused(spark: DataType, shown: str, name: str) -> ValueError:
     return ValueError(f"{place_of(name)} is {spark.simpleString()}, and the schema has {shown} there: cast it")

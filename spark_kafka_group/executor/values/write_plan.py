@@ -316,10 +316,13 @@ def places(spark: StructType, fields: Sequence[str], owner: str, name: str) -> d
     Raises ValueError for a field that the schema does not have, or has twice.
     """
     found: dict[str, int] = {}
+    of_any_case: dict[str, list[str]] = {}
+    for field in fields:
+        of_any_case.setdefault(field.lower(), []).append(field)
     for place, given in enumerate(spark.names):
-        alike = [field for field in fields if field.lower() == given.lower()]
+        alike = of_any_case.get(given.lower(), [])
         same = [field for field in alike if field == given] or alike
-        path = f"{name}.{given}".lstrip(".")
+        path = part_of(name, given)
         if not same:
             have = ", ".join(fields[:20])
             raise ValueError(f"the schema's {owner} has no field for the column's {path}: it has {have}")
@@ -329,6 +332,11 @@ def places(spark: StructType, fields: Sequence[str], owner: str, name: str) -> d
             raise ValueError(f"{place_of(name)} has two fields for the schema's field {same[0]}: leave one")
         found[same[0]] = place
     return found
+
+
+def part_of(name: str, part: str) -> str:
+    """The dotted name of a field, or of what arrays and maps have: ``element``, ``key`` and ``value``, as for Spark."""
+    return f"{name}.{part}".lstrip(".")
 
 
 def place_of(name: str) -> str:
