@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ class RecordProcessor:
             ordering, threads, cell_records, window_cells, stall_timeout_ms, max_local_retries,
             Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal),
             None if written is None else written.group, None if written is None else written.topic, _name_of(handler),
-            None if written is None else written.encoding,
+            None if written is None else written.formats_of_a_stream,
         )  # fmt: skip
         _check_picklable(handler, self._settings)
 
@@ -171,7 +171,7 @@ class RecordProcessor:
         ------
         OptionError, BrokerError
         """
-        counted = self._handled(df).observe(OBSERVED, *_totals())
+        counted = self._handled(df, self._settings).observe(OBSERVED, *_totals())
         if self._written is None:
             writer = counted.writeStream.format("noop")
         else:
@@ -198,14 +198,15 @@ class RecordProcessor:
         from pyspark.sql import Observation
 
         if self._written is None:
-            [row] = self._handled(df).agg(*_totals()).collect()
+            [row] = self._handled(df, self._settings).agg(*_totals()).collect()
             return Processed.of(row)
         observation = Observation(OBSERVED)
-        rows = _rows(self._handled(df).observe(observation, *_totals()))
+        settings = replace(self._settings, formats=self._written.formats_of_a_batch)
+        rows = _rows(self._handled(df, settings).observe(observation, *_totals()))
         rows.write.format("groupkafka").options(**self._written.of_a_batch).mode("append").save()
         return Processed.of(observation.get)
 
-    def _handled(self, df: DataFrame) -> DataFrame:
+    def _handled(self, df: DataFrame, settings: Settings) -> DataFrame:
         from spark_kafka_group.processing.handler_task import SCHEMA
 
         missing = [name for name in REQUIRED if name not in df.columns]
@@ -229,7 +230,7 @@ class RecordProcessor:
 
             assert self._written is not None, "checked with the settings"
             check_topics(self._settings, self._written.source.reading.topics, self._written.source)
-        return map_in_arrow(df, partial(_handle, self._handler, self._settings), SCHEMA)
+        return map_in_arrow(df, partial(_handle, self._handler, settings), SCHEMA)
 
 
 def _handle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
@@ -14,6 +14,9 @@ from spark_kafka_group.options.sink_options import OF_BOTH, SinkOptions, raw_sin
 from spark_kafka_group.options.typed_values import AVRO, PROTOBUF
 from spark_kafka_group.values.error_headers import DIALECTS
 from spark_kafka_group.values.retry_topics import delay_of, main_topic, retry_topic
+
+if TYPE_CHECKING:
+    from spark_kafka_group.executor.writing.row_schemas import OutputFormats
 
 JITTER = 0.2
 
@@ -53,7 +56,7 @@ class Settings:
     group: str | None  # for headers; None where there are no options, and so nothing is written
     topic: str | None  # for records without one
     handler_name: str
-    encoding: SinkOptions | None = field(default=None, repr=False)  # of keys and values that handlers return as objects
+    formats: OutputFormats | None = field(default=None, repr=False)  # of keys and values that are returned as objects
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -100,6 +103,11 @@ class Settings:
         return self.group is not None
 
     @property
+    def with_format(self) -> tuple[str, ...]:
+        """Which of ``key`` and ``value`` handlers return as objects."""
+        return () if self.formats is None else tuple(column.name for column in self.formats.columns)
+
+    @property
     def hands_on(self) -> bool:
         """Whether records whose handler fails may go to other topics."""
         return bool(self.retry_topics) or self.dead_letter_topic is not None
@@ -134,12 +142,16 @@ class TopicsWritten:
     `sink`: checked options of the sink, with the topic for records that name none.
     `of_a_stream`, `of_a_batch`: the sink's options, without that topic: it would come before those of retries and dead
         letters. A stream waits for brokers that are away.
+    `formats_of_a_stream`, `formats_of_a_batch`: how keys and values are encoded that handlers return as objects; None
+        where they return bytes. A stream waits for a registry as long as for brokers.
     """
 
     source: Options
     sink: SinkOptions
     of_a_stream: Mapping[str, Any]
     of_a_batch: Mapping[str, Any]
+    formats_of_a_stream: OutputFormats | None = None
+    formats_of_a_batch: OutputFormats | None = None
 
     @classmethod
     def from_options(
@@ -168,12 +180,13 @@ class TopicsWritten:
             )
         own = {name: value for name, value in given.items() if not (name.lower() == TOPIC or _is_of_values(name))}
         stream, batch = (raw_sink_options(options, source.connection, own, outlives) for outlives in (True, False))
-        return cls(source, checked, stream, batch)
+        if not checked.values.given():
+            return cls(source, checked, stream, batch)
+        from spark_kafka_group.executor.writing.row_schemas import OutputFormats, columns_of_objects
 
-    @property
-    def encoding(self) -> SinkOptions | None:
-        """How keys and values are encoded that handlers return as objects; None where they return bytes."""
-        return self.sink if self.sink.values.given() else None
+        columns = columns_of_objects(checked)
+        briefly = SinkOptions.parse(raw_sink_options(options, source.connection, given, outlives=False))
+        return cls(source, checked, stream, batch, OutputFormats(columns, checked), OutputFormats(columns, briefly))
 
     @property
     def topic(self) -> str | None:

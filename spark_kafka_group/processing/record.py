@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.executor.writing.sink_columns import OutputRow
@@ -116,15 +116,21 @@ def materialized(result: object) -> object:
     return result
 
 
-def rows_of(record: Record, result: object, settings: Settings) -> list[OutputRow]:
-    """Rows for what the handler has returned for `record`. Raises ProcessingError when it cannot be written: an error
-    of the program, so it is not handed on as one of the record."""
+def rows_of(
+    record: Record,
+    result: object,
+    settings: Settings,
+    encoded: Callable[[Sequence[ProducerRecord]], Sequence[ProducerRecord]] | None = None,
+) -> list[OutputRow]:
+    """Rows for what the handler has returned for `record`, with what `encoded` makes of keys and values. Raises
+    ProcessingError when it cannot be written: an error of the program, so it is not handed on as one of the record."""
     returned = result if isinstance(result, tuple) and not isinstance(result, Record) else (result,)
     problem = _problem(returned, settings)
     if problem is not None:
         raise ProcessingError(f"{record}: the handler {settings.handler_name} {problem}")
     try:
-        return [_row(one, settings) for one in returned]
+        made = cast("Sequence[ProducerRecord]", returned)  # as there is no problem
+        return [_row(one, settings) for one in (made if encoded is None else encoded(made))]
     except UnicodeError as error:
         raise ProcessingError(
             f"{record}: the handler {settings.handler_name} returned a ProducerRecord with text that is not valid "
@@ -155,7 +161,7 @@ def _wrong_field(record: ProducerRecord, settings: Settings) -> str | None:
             f"249 of them"
         )
     for name, value in (("value", record.value), ("key", record.key)):
-        if not (value is None or isinstance(value, str | bytes)):
+        if not (value is None or isinstance(value, str | bytes) or name in settings.with_format):
             return (
                 f"{name} is of type {type(value).__name__}: make it bytes, str or None, or set {name}Format in "
                 f"write_options"

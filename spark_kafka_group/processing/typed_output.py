@@ -2,129 +2,302 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, DataType, MapType, Row, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    Row,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+)
 
 from spark_kafka_group.errors import GroupKafkaError, ProcessingError, UnwritableRowError
 from spark_kafka_group.executor.schemas.arrow_types import arrow_type
 from spark_kafka_group.executor.values.framing import ID_HEADERS
+from spark_kafka_group.executor.values.json_types import MAX_DEPTH
 from spark_kafka_group.executor.values.value_encoder import ValueEncoder
-from spark_kafka_group.executor.writing.row_schemas import column_of_schema
-from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.options.typed_values import BINARY, JSON, STRING, WrittenColumn
-from spark_kafka_group.processing.record import ProducerRecord, Record
+from spark_kafka_group.executor.values.write_plan import part_of
+from spark_kafka_group.executor.writing.row_schemas import OutputFormats, column_of_task, type_of_objects
+from spark_kafka_group.options.typed_values import JSON, PROTOBUF, WrittenColumn
+from spark_kafka_group.processing.record import ProducerRecord
 from spark_kafka_group.text.foreign_text import shortened
 
 MOST_KEPT = 1000
 """Encoders that are kept; JSON has one for each type that its values have."""
+MOST_IN_ITSELF = 10
+"""How often a message of Protobuf may be in itself, as for from_protobuf."""
+
+Encoder = tuple[ValueEncoder, pa.DataType]
 
 
 class OutputEncoder:
     """Encodes what the handlers of one task return. Thread-safe."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        self._options = options
-        formats = {name: options.values.of_column(name).format for name in ("key", "value")}
-        self._names = [name for name, kind in formats.items() if kind not in (BINARY, STRING)]
-        self._columns: dict[tuple[str, str], WrittenColumn] = {}
-        self._encoders: dict[object, ValueEncoder] = {}
+    def __init__(self, formats: OutputFormats) -> None:
+        self._options = formats.options
+        self._given = {column.name: column for column in formats.columns}
+        self._columns: dict[tuple[str, str], list[WrittenColumn]] = {}
+        self._deepest: set[tuple[str, str]] = set()
+        self._encoders: dict[object, Encoder] = {}
         self._lock = threading.Lock()
 
-    def encoded(self, result: object) -> object:
-        """A result of a handler with the keys and values of its records as bytes.
+    def encoded(self, records: Sequence[ProducerRecord]) -> list[ProducerRecord]:
+        """Records with keys and values as bytes; waits for a registry as tasks of the sink do.
 
         Raises UnwritableRowError for a record that does not fit its schema, ProcessingError where there is no schema.
         """
-        if not isinstance(result, tuple) or isinstance(result, Record):
-            return result
         with self._lock:
-            return tuple(self._record(one) if isinstance(one, ProducerRecord) else one for one in result)
+            return [self._record(record) for record in records]
 
     def _record(self, record: ProducerRecord) -> ProducerRecord:
-        topic = record.topic or self._options.writing.topic
-        if topic is None:
-            return record  # it is refused with its other fields
+        topic = record.topic or self._options.writing.topic or ""
         headers, made = list(record.headers), {}
-        for name in self._names:
+        for name in self._given:
             value = getattr(record, name)
             if value is not None:
-                encoder, array = self._encoder(name, topic, value)
+                encoder, array = self._array(name, topic, value)
                 made[name] = encoder.encoded(array)[0].as_py()
                 if encoder.header is not None:
                     own = ID_HEADERS[name]
                     headers = [*(header for header in headers if header[0] != own), (own, encoder.header)]
         return replace(record, headers=headers, **made)
 
-    def _encoder(self, name: str, topic: str, value: object) -> tuple[ValueEncoder, pa.Array]:
+    def _array(self, name: str, topic: str, value: object) -> tuple[ValueEncoder, pa.Array]:
         """The encoder of a value, and the value as a column."""
-        column = self._column(name, topic)
-        missing: list[str] = []
+        columns = self._of_topic(name, topic)
         try:
-            if column.format == JSON:
-                array = pa.array([value.asDict(recursive=True) if isinstance(value, Row) else value])
-                key: object = (name, topic, str(array.type))
-            else:
-                taken = _taken(value, column.type, "", missing)
-                key = name, topic, tuple(missing)
-                array = pa.array([taken], arrow_type(_without(column.type, missing)))
-            if key not in self._encoders:
-                kind = from_arrow_type(array.type) if column.format == JSON else _without(column.type, missing)
-                assert column.schema is not None
-                if len(self._encoders) >= MOST_KEPT:
-                    self._encoders.clear()
-                encoder = self._options.writing.encoder
-                self._encoders[key] = ValueEncoder(replace(column, type=kind), column.schema, encoder)
-        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-            raise UnwritableRowError(f"a record does not fit its schema: {name}: {shortened(str(error))}") from error
-        return self._encoders[key], array
+            if columns[0].format == JSON:
+                return self._of_json(columns[0], topic, value)
+            return self._of_schema(columns, topic, value)
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            raise UnwritableRowError(
+                f"a record does not fit its schema: {name}{error if isinstance(error, _UnfitError) else f': {error}'}"
+            ) from error
 
-    def _column(self, name: str, topic: str) -> WrittenColumn:
+    def _of_json(self, column: WrittenColumn, topic: str, value: object) -> tuple[ValueEncoder, pa.Array]:
+        """A value as a column of the type that Arrow finds, in the units of Spark's types."""
+        plain = _plain(value, "", 0)
+        try:
+            array = pa.array([plain])
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            raise _UnfitError(_unfit_place(plain, ""), str(error)) from None
+        key = column.name, topic, str(array.type)
+        if key not in self._encoders:
+            self._encoder(key, column, from_arrow_type(array.type))
+        encoder, kind = self._encoders[key]
+        if kind != array.type:
+            array = array.cast(kind, safe=False)  # a time of another library has nanoseconds
+        return encoder, array
+
+    def _of_schema(self, columns: list[WrittenColumn], topic: str, value: object) -> tuple[ValueEncoder, pa.Array]:
+        missing: dict[str, None] = {}
+        depth = 0
+        while True:
+            try:
+                taken = _taken(value, columns[depth].type, "", missing)
+                break
+            except _UnknownFieldError:
+                depth += 1
+                if depth == len(columns) and not self._deeper(columns, topic):
+                    raise
+                missing.clear()
+        column = columns[depth]
+        key = column.name, topic, depth, tuple(missing)
+        if key not in self._encoders:
+            self._encoder(key, column, _without(column.type, missing))
+        encoder, kind = self._encoders[key]
+        try:
+            return encoder, pa.array([taken], kind)
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+            for path, leaf, its in _leaves(taken, column.type, ""):
+                try:
+                    pa.array([leaf], its)
+                except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+                    raise _UnfitError(path, str(error)) from None
+            raise
+
+    def _deeper(self, columns: list[WrittenColumn], topic: str) -> bool:
+        """Add the column whose messages are in themselves once more, if there is another type then."""
+        last = columns[-1]
+        if last.format != PROTOBUF or len(columns) == MOST_IN_ITSELF or (last.name, topic) in self._deepest:
+            return False
+        assert last.schema is not None
+        try:
+            deeper = type_of_objects(last.format, last.schema, len(columns) + 1)
+        except ValueError:  # too large
+            deeper = last.type
+        if deeper == last.type:
+            self._deepest.add((last.name, topic))
+            return False
+        columns.append(replace(last, type=deeper))
+        return True
+
+    def _encoder(self, key: object, column: WrittenColumn, kind: DataType) -> Encoder:
+        if key not in self._encoders:
+            assert column.schema is not None
+            if len(self._encoders) >= MOST_KEPT:
+                self._encoders.clear()
+            encoder = ValueEncoder(replace(column, type=kind), column.schema, self._options.writing.encoder)
+            self._encoders[key] = encoder, arrow_type(kind)
+        return self._encoders[key]
+
+    def _of_topic(self, name: str, topic: str) -> list[WrittenColumn]:
+        """The column, and those whose messages are in themselves more often."""
         if (name, topic) not in self._columns:
             try:
-                self._columns[name, topic] = column_of_schema(name, topic, self._options)
+                self._columns[name, topic] = [column_of_task(self._given[name], topic, self._options)]
             except GroupKafkaError as error:
                 raise ProcessingError(f"what handlers return cannot be written to topic {topic}: {error}") from error
         return self._columns[name, topic]
 
 
-def _taken(value: Any, spark: DataType, name: str, missing: list[str] | None) -> Any:
-    """A value as Arrow takes it, of which every field is one of the type.
+class _UnfitError(ValueError):
+    """Raised for a part of a value, with its dotted name, and what is wrong with it."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{f', field {path}' if path else ''}: {why}")
+
+
+class _UnknownFieldError(_UnfitError):
+    """Raised for a field that the type does not have."""
+
+
+LEAVES: dict[type[DataType], tuple[tuple[type, ...], str]] = {
+    BooleanType: ((bool,), "a bool"),
+    **dict.fromkeys((ByteType, ShortType, IntegerType, LongType), ((Integral,), "an int")),
+    **dict.fromkeys((FloatType, DoubleType), ((Real,), "a float or an int")),
+    DecimalType: ((Decimal, Integral), "a Decimal or an int"),
+    StringType: ((str,), "a str"),
+    BinaryType: ((bytes, bytearray), "bytes"),
+    DateType: ((datetime.date,), "a date"),
+    TimestampType: ((datetime.datetime,), "a datetime"),
+    TimestampNTZType: ((datetime.datetime,), "a datetime"),
+    TimeType: ((datetime.time,), "a time"),
+    DayTimeIntervalType: ((datetime.timedelta,), "a timedelta"),
+}
+"""Of each type the objects that are written, and what messages call them."""
+
+
+def _taken(value: Any, spark: DataType, path: str, missing: dict[str, None] | None) -> Any:
+    """A value as Arrow takes it, of which every part is one of the type.
 
     `missing`: gets the dotted names of fields that are not there; None in arrays and maps.
-    Raises ValueError.
+    Raises _UnfitError: Arrow would cut 1.5 to 1, and take 5 for a time.
     """
-    if isinstance(value, Row):
-        value = value.asDict()
-    if isinstance(spark, StructType) and isinstance(value, Mapping):
-        more = [str(field) for field in value if field not in spark.names]
-        if more:
-            raise ValueError(f"it has the field {f'{name}.{more[0]}'.lstrip('.')}, and the schema has not")
-        found = {}
+    if value is None:
+        return None
+    if isinstance(spark, StructType):
+        return _fields(value, spark, path, missing)
+    if isinstance(spark, ArrayType):
+        if not isinstance(value, Sequence | AbstractSet) or isinstance(value, str | bytes | bytearray):
+            raise _unlike(value, "a list", path)
+        inner = part_of(path, "element")
+        return [_taken(item, spark.elementType, inner, None) for item in value]
+    if isinstance(spark, MapType):
+        if not isinstance(value, Mapping):
+            raise _unlike(value, "a dict", path)
+        of_key, of_value = part_of(path, "key"), part_of(path, "value")
+        if None in value:
+            raise _UnfitError(of_key, "it is None, and keys are not")
+        return [
+            (_taken(key, spark.keyType, of_key, None), _taken(item, spark.valueType, of_value, None))
+            for key, item in value.items()
+        ]
+    return _leaf(value, spark, path)
+
+
+def _leaf(value: Any, spark: DataType, path: str) -> Any:
+    """A value that has no others in it."""
+    kinds, wanted = LEAVES.get(type(spark), ((), "None"))
+    is_one = isinstance(value, kinds) and (kinds == (bool,) or not isinstance(value, bool))
+    if not is_one:
+        raise _unlike(value, wanted, path)
+    if isinstance(value, datetime.datetime):
+        if isinstance(spark, DateType):
+            raise _unlike(value, wanted, path)
+        if isinstance(spark, TimestampType) and value.tzinfo is None:
+            raise _UnfitError(path, f"{value} has no zone: give it one, as in datetime.now(UTC)")
+        if isinstance(spark, TimestampNTZType) and value.tzinfo is not None:
+            raise _UnfitError(path, f"{value} has a zone, and the schema's times have none: leave it out")
+    if kinds == (Real,):
+        return float(value)
+    return int(value) if isinstance(value, Integral) and kinds != (bool,) else value
+
+
+def _fields(value: Any, spark: StructType, path: str, missing: dict[str, None] | None) -> dict[str, Any]:
+    given = _as_dict(value, path) if isinstance(value, Row) else value
+    if not isinstance(given, Mapping):
+        raise _unlike(value, "a dict or a Row", path)
+    found = {}
+    for field in spark.fields:
+        inner = part_of(path, field.name)
+        if field.name in given:
+            found[field.name] = _taken(given[field.name], field.dataType, inner, missing)
+        elif missing is not None:
+            missing[inner] = None
+    for name in given if len(given) > len(found) else ():
+        if name not in found:
+            raise _UnknownFieldError("", f"it has the field {part_of(path, name)}, and the schema has not")
+    return found
+
+
+def _as_dict(row: Row, path: str) -> dict[str, Any]:
+    if not hasattr(row, "__fields__"):
+        raise _UnfitError(path, f"{shortened(repr(row))} has no names: give them, as in Row(id=1)")
+    return row.asDict()
+
+
+def _unlike(value: object, wanted: str, path: str) -> _UnfitError:
+    return _UnfitError(path, f"{shortened(repr(value))} is of type {type(value).__name__}: make it {wanted}")
+
+
+def _leaves(taken: Any, spark: DataType, path: str) -> Iterator[tuple[str, Any, pa.DataType]]:
+    """The parts of what ``_taken`` gives that have no others in them."""
+    if isinstance(spark, StructType) and taken is not None:
         for field in spark.fields:
-            path = f"{name}.{field.name}".lstrip(".")
-            if field.name in value:
-                found[field.name] = _taken(value[field.name], field.dataType, path, missing)
-            elif missing is not None:
-                missing.append(path)
-        return found
-    if isinstance(spark, ArrayType) and isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_taken(item, spark.elementType, name, None) for item in value]
-    if isinstance(spark, MapType) and isinstance(value, Mapping):
-        return [(key, _taken(item, spark.valueType, name, None)) for key, item in value.items()]
-    return value
+            yield from _leaves(taken.get(field.name), field.dataType, part_of(path, field.name))
+    elif isinstance(spark, ArrayType) and taken is not None:
+        for item in taken:
+            yield from _leaves(item, spark.elementType, part_of(path, "element"))
+    elif isinstance(spark, MapType) and taken is not None:
+        for key, item in taken:
+            yield from _leaves(key, spark.keyType, part_of(path, "key"))
+            yield from _leaves(item, spark.valueType, part_of(path, "value"))
+    elif taken is not None:
+        yield path, taken, arrow_type(spark)
 
 
-def _without(spark: DataType, missing: Sequence[str], name: str = "") -> DataType:
+def _without(spark: DataType, missing: Mapping[str, None], name: str = "") -> DataType:
     """The type without some fields, so that these have their defaults."""
     if not missing or not isinstance(spark, StructType):
         return spark
-    paths = [f"{name}.{field.name}".lstrip(".") for field in spark.fields]
+    paths = [part_of(name, field.name) for field in spark.fields]
     return StructType(
         [
             StructField(field.name, _without(field.dataType, missing, path), field.nullable)
@@ -132,3 +305,33 @@ def _without(spark: DataType, missing: Sequence[str], name: str = "") -> DataTyp
             if path not in missing
         ]
     )
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: object, path: str, depth: int) -> object:
+    """A value whose objects are dicts, and whose depth is one that Arrow stands."""
+    if depth > MAX_DEPTH:
+        raise _UnfitError("", f"JSON is written of at most {MAX_DEPTH} levels")
+    if isinstance(value, Row):
+        value = _as_dict(value, path)
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise _unlike(name, "a str, as JSON's names are", path)
+        return {name: _plain(item, part_of(path, name), depth + 1) for name, item in value.items()}
+    if isinstance(value, list | tuple | AbstractSet):
+        return [_plain(item, path, depth + 1) for item in value]
+    return value
+
+
+def _unfit_place(plain: object, path: str) -> str:
+    """The dotted name of the smallest part of a value that Arrow does not take."""
+    parts = plain.items() if isinstance(plain, dict) else []
+    for name, item in parts:
+        try:
+            pa.array([item])
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+            return _unfit_place(item, part_of(path, name))
+    return path

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from spark_kafka_group.errors import HandlerStalledError, ProcessingError, UnwritableRowError
 from spark_kafka_group.executor.writing.sink_columns import OutputRow, OutputRows
 from spark_kafka_group.processing.processor_settings import Settings
-from spark_kafka_group.processing.record import Record, materialized, rows_of
+from spark_kafka_group.processing.record import ProducerRecord, Record, rows_of
 from spark_kafka_group.values.error_headers import Failure
 
 log = logging.getLogger(__name__)
@@ -183,11 +183,11 @@ class WorkQueue:
         self._closed = False
         self._error: BaseException | None = None
         self.counts = Counts()
-        self._encoded: Callable[[object], object] = lambda result: result
-        if settings.encoding is not None:
+        self._encoded: Callable[[Sequence[ProducerRecord]], Sequence[ProducerRecord]] | None = None
+        if settings.formats is not None:
             from spark_kafka_group.processing.typed_output import OutputEncoder  # few processors have formats
 
-            self._encoded = OutputEncoder(settings.encoding).encoded
+            self._encoded = OutputEncoder(settings.formats).encoded
 
     # For the thread that brings records
 
@@ -264,26 +264,28 @@ class WorkQueue:
                 taken.lane.held = False
                 self._offer(taken.lane)
 
-    def materialized(self, result: object) -> object:
-        """A result of a handler with what it has in it, encoded. What it raises is the handler's."""
-        return self._encoded(materialized(result))
+    @property
+    def asks_registries(self) -> bool:
+        """Whether :meth:`returned` may wait for a schema registry."""
+        return self._encoded is not None
 
-    def returned(self, record: Record, result: object) -> None:
-        """A handler has returned something for a record."""
+    def returned(self, record: Record, result: object) -> UnwritableRowError | None:
+        """A handler has returned something, materialized, for a record. The record is done, unless this gives an error
+        of the record."""
         try:
-            rows = rows_of(record, result, self._settings)
+            rows = rows_of(record, result, self._settings, self._encoded)
+        except UnwritableRowError as error:
+            return error
         except ProcessingError as error:
             self.abort(error)
-            return
+            return None
         with self._lock:
             self._add_output(rows)
+        return None
 
     def failed(self, taken: Slice, at: int, error: BaseException) -> bool:
         """The handler failed for a record of a slice. Returns whether the worker must release the rest of the slice."""
         record, tries = taken.records[at], (taken.tries if at == 0 else 0) + 1
-        if isinstance(error, ProcessingError):
-            self.abort(error)
-            return False
         fatal = isinstance(error, (*self._settings.fatal, UnwritableRowError))
         if not fatal and tries <= self._settings.max_local_retries:
             pause_s = self._settings.backoff.seconds(tries)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from spark_kafka_group.errors import ProcessingError
-from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.record import Record, materialized
 from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
 BUCKETS = 8 * 40  # up to some hours, in microseconds
@@ -104,7 +104,7 @@ class _Thread:
             try:
                 result = handler(record)
                 if result is not None:
-                    result = self._queue.materialized(result)
+                    result = materialized(result)
             except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - a handler may raise anything
                 error = raised
             ended = time.perf_counter_ns()
@@ -114,9 +114,10 @@ class _Thread:
                 return False
             add(ended - began)
             began = ended
+            if error is None and result is not None:
+                error = self._queue.returned(record, result)
+                began = time.perf_counter_ns()  # a registry may have been away
             if error is None:
-                if result is not None:
-                    self._queue.returned(record, result)
                 self._done += 1
             elif self._queue.failed(taken, at, error):
                 break
@@ -235,7 +236,7 @@ class Coroutines:
                 began = time.perf_counter_ns()
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
-                        result = self._queue.materialized(await self._handler(record))
+                        result = materialized(await self._handler(record))
                 except (Exception, asyncio.CancelledError) as error:
                     if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                         raise
@@ -248,15 +249,22 @@ class Coroutines:
                         break
                 else:
                     self._latencies.add(time.perf_counter_ns() - began)
-                    if result is not None:
-                        self._queue.returned(record, result)
-                    done += 1
+                    problem = None if result is None else await self._returned(record, result)
+                    if problem is None:
+                        done += 1
+                    elif self._queue.failed(taken, at, problem):
+                        break
             self._queue.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
         except BaseException as error:
             self._queue.abort(error)  # or the loop would wait, at its end, for the thread that takes the next records
             raise
         finally:
             free.release()
+
+    async def _returned(self, record: Record, result: object) -> Exception | None:
+        if self._queue.asks_registries:  # meanwhile other handlers go on, and none seems to hang
+            return await asyncio.to_thread(self._queue.returned, record, result)
+        return self._queue.returned(record, result)
 
 
 def _is_cancelled() -> bool:

@@ -12,7 +12,7 @@ from support.protobuf_messages import classes, compiled
 from support.written_values import confluent
 
 from spark_kafka_group import GroupKafkaDataSource, ProducerRecord
-from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.errors import GroupKafkaError, OptionError
 from spark_kafka_group.executor.schemas.ddl import schema_of
 from spark_kafka_group.executor.schemas.registry import Registry
 from spark_kafka_group.options.schema_registry import SchemaRegistry, urls
@@ -244,11 +244,11 @@ class TestProtobuf:
     def test_that_handlers_return_has_the_header_of_its_schema(self, srfake, topic):
         srfake.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
         given = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": "confluent-header"}
-        encoding = TopicsWritten.from_options(
+        formats = TopicsWritten.from_options(
             {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "g", "subscribe": "t"},
             {"schema.registry.url": srfake.url, "topic": topic} | given, (),
-        ).encoding  # fmt: skip
-        made = OutputEncoder(encoding).encoded(
+        ).formats_of_a_stream  # fmt: skip
+        made = OutputEncoder(formats).encoded(
             tuple(
                 ProducerRecord(row | {"note": ""}, headers=[("own", b"1"), ("__value_schema_id", b"")])
                 for row in EXPECTED
@@ -422,6 +422,16 @@ REFUSED = {
         r"timeZone \(Nowhere\) is no zone",
     ),
 }  # fmt: skip
+
+
+def test_a_schema_that_cannot_take_the_column_is_not_registered(kafka, srfake, topic):
+    for kind, schema in (("avro", json.dumps(ORDER)), ("protobuf", ORDER_PROTO)):
+        given = sink(kafka, srfake, topic, valueFormat=kind, valueSchema=schema, valueSubject=f"{topic}-{kind}")
+        with pytest.raises(OptionError, match="column value cannot be written with valueSchema"):
+            GroupKafkaDataSource(given | {"schema.registry.auto.register": "true"}).writer(
+                schema_of("value STRUCT<id: ARRAY<STRING>>"), overwrite=False
+            )
+    assert not [subject for subject in srfake.ask("/subjects") if subject.startswith(topic)]
 
 
 def test_a_subject_of_another_type_is_named(spark, kafka, srfake, topic):

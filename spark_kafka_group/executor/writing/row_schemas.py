@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 from pyspark import TaskContext
@@ -108,10 +108,11 @@ def _given(name: str, kind: str, spark: Any, options: SinkOptions) -> str:
 
 def _with_schema(column: WrittenColumn, options: SinkOptions, in_stream: bool) -> WrittenColumn:
     """The column with its schema, unless tasks ask for it."""
-    if _needs_subject(column, options) and (in_stream or is_of_topics(column, options)):
+    if _needs_subject(column, options):
         if column.given:
-            _check(column, _bare(column, options))
-        return column
+            _check(column, _bare(column, options))  # before it is registered
+        if in_stream or is_of_topics(column, options):
+            return column
     return dataclasses.replace(column, schema=schema_for(column, options.writing.topic or "", options))
 
 
@@ -199,26 +200,55 @@ def _registered(
         raise _unfit(column, schema.source, error) from error
 
 
-def column_of_schema(name: str, topic: str, options: SinkOptions) -> WrittenColumn:
-    """A column of the type that its schema has, for objects of no type; JSON has none. Waits as tasks do.
+@dataclasses.dataclass(frozen=True)
+class OutputFormats:
+    """How keys and values are written that are objects: columns of no type yet, and the options of the write."""
 
-    Raises OptionError, RegistryError.
+    columns: tuple[WrittenColumn, ...]
+    options: SinkOptions
+
+
+def columns_of_objects(options: SinkOptions) -> tuple[WrittenColumn, ...]:
+    """The columns of objects, with their schemas as far as options have them: files are read here.
+
+    Raises OptionError.
     """
-    kind, spark = options.values.of_column(name).format, cast("DataType", NullType())
-    given = _given(name, kind, spark, options)
-    column = WrittenColumn(name, kind, framing_of(options, name), spark, _zone(kind, options), given)
-    patience = RegistryPatience(limit_ms=options.producing.max_block_ms)
-    asks = _needs_subject(column, options)
-    found = _registered(column, topic, options, patience) if asks else _bare(column, options)
+    made = []
+    for name in ("key", "value"):
+        kind, spark = options.values.of_column(name).format, cast("DataType", NullType())
+        if kind not in (BINARY, STRING):
+            given = _given(name, kind, spark, options)
+            column = WrittenColumn(name, kind, framing_of(options, name), spark, _zone(kind, options), given)
+            if given or kind == JSON:
+                bare = _of_objects(column, _bare(column, options))
+                column = column if _needs_subject(column, options) else bare
+            made.append(column)
+    return tuple(made)
+
+
+def column_of_task(column: WrittenColumn, topic: str, options: SinkOptions) -> WrittenColumn:
+    """A column of objects with its schema for the records of a topic, and the type that objects have with it; JSON has
+    none. Raises OptionError, RegistryError."""
+    if column.schema is not None:
+        return column
+    return _of_objects(column, _of_task(_registered, column, topic, options))
+
+
+def _of_objects(column: WrittenColumn, schema: SchemaToWrite) -> WrittenColumn:
     try:
-        if kind == AVRO:
-            spark = avro_types.spark_type(avro_schema.parse(found.text))
-        elif kind == PROTOBUF:
-            schema, plain = protobuf_schema.of_text(found.text), ProtobufOptions(upcast_unsigned=True, unwrap=True)
-            spark = protobuf_types.spark_type(schema, schema.first[0], plain)
+        return dataclasses.replace(column, type=type_of_objects(column.format, schema), schema=schema)
     except ValueError as error:
-        raise _unfit(column, found.source, error) from error
-    return dataclasses.replace(column, type=spark, schema=found)
+        raise _unfit(column, schema.source, error) from error
+
+
+def type_of_objects(kind: str, schema: SchemaToWrite, depth: int = 1) -> DataType:
+    """The type of objects, in which a message of Protobuf may be in itself, `depth` of it. Raises ValueError."""
+    if kind == AVRO:
+        return avro_types.spark_type(avro_schema.parse(schema.text))
+    if kind != PROTOBUF:
+        return cast("DataType", NullType())
+    messages = protobuf_schema.of_text(schema.text)
+    return protobuf_types.spark_type(messages, messages.first[0], ProtobufOptions(of_objects=True, max_depth=depth))
 
 
 def _check(column: WrittenColumn, schema: SchemaToWrite) -> None:
@@ -245,8 +275,15 @@ def schema_of_task(column: WrittenColumn, topic: str, options: SinkOptions) -> S
 
     Raises OptionError, RegistryError.
     """
-    if column.schema is not None:
-        return column.schema
+    return column.schema or _of_task(schema_for, column, topic, options)
+
+
+def _of_task(
+    ask: Callable[[WrittenColumn, str, SinkOptions, RegistryPatience], SchemaToWrite],
+    column: WrittenColumn,
+    topic: str,
+    options: SinkOptions,
+) -> SchemaToWrite:
     context = TaskContext.get()
     run = context.getLocalProperty(RUN) if context and context.getLocalProperty(BATCH) is not None else None
     key = run, column, topic, options.values, options.registry
@@ -254,7 +291,7 @@ def schema_of_task(column: WrittenColumn, topic: str, options: SinkOptions) -> S
     if kept is not None and time.monotonic() - asked_at < options.connection.metadata_max_age_ms / 1000:
         return kept
     patience = RegistryPatience(limit_ms=options.producing.max_block_ms, behind_others=run is not None)
-    found = schema_for(column, topic, options, patience)
+    found = ask(column, topic, options, patience)
     if run is not None:
         if len(_of_runs) >= MOST_KEPT:
             _of_runs.clear()
