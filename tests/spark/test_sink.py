@@ -1,6 +1,8 @@
 """Spark writes to real brokers; the essential cases of Spark's own KafkaSinkSuite among others."""
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
@@ -8,6 +10,7 @@ from support import name
 
 from spark_kafka_group.testing import wait_until
 
+PAGE = (Path(__file__).parents[2] / "docs/writing.md").read_text()
 NUMBER = "cast(cast(value as string) as int)"
 
 
@@ -233,6 +236,24 @@ def test_a_stream_from_topic_to_topic_moves_every_record(spark, kafka, read, tmp
     assert query.awaitTermination(60)
     rows = read(there, "cast(value as string)", "partition")
     assert sorted(rows) == sorted((f"v{n}", 1) for n in range(100))
+
+
+def test_what_the_page_shows_is_written(spark, kafka, read, group, tmp_path):
+    orders, bills = (kafka.create_topic(name("topic"), partitions=1) for _ in range(2))
+    kafka.produce(orders, [b"order"])
+    code = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    for old, new in {
+        "localhost:9092": kafka.bootstrap_servers, '"orders"': f'"{orders}"', '"bills"': f'"{bills}"',
+        '"copying"': f'"{group}"', "/tmp": str(tmp_path), ".awaitTermination()": ".processAllAvailable()",
+    }.items():  # fmt: skip
+        assert old in code
+        code = code.replace(old, new)
+    names = {"spark": spark}
+    exec(code, names)
+    names["query"].stop()
+    assert sorted(read(bills, "cast(key as string)", "cast(value as string)"), key=str) == [
+        ("ann", '{"customer":"ann","amount":12.5}'), ("bob", '{"customer":"bob","amount":3.0}'), (None, "order"),
+    ]  # fmt: skip
 
 
 def test_a_stream_says_in_one_sentence_that_its_topic_does_not_exist(kafka, numbers, tmp_path):
