@@ -263,7 +263,7 @@ REFUSED = {
     "a number for a message": ("r INT, g INT", "the field g is int, and the schema has message G there"),
     "a number for a list": (f"{REST}, l INT", "the field l is int, and the schema has repeated int32 there"),
     "a list for a number": (f"{REST}, u ARRAY<INT>", "the field u is array<int>, and the schema has uint32"),
-    "a list for a map": (f"{REST}, m ARRAY<INT>", "the field m is array<int>, and the schema has map there"),
+    "a list for a map": (f"{REST}, m ARRAY<INT>", "the field m is array<int>, and the schema has a map there"),
     "items of another type": (f"{REST}, l ARRAY<STRING>", "the field l.element is string, and the schema has int32"),
     "keys of another type": (f"{REST}, m MAP<INT, INT>", "the field m.key is int, and the schema has string there"),
     "digits behind the point": (f"{REST}, big DECIMAL(20,2)", "is decimal\\(20,2\\), and the schema has"),

@@ -232,8 +232,8 @@ def _resolved(one: DeclaredField, scope: str, found: Mapping[str, _Found]) -> st
         if each in found:
             return each
     raise ProtobufSchemaError(
-        f"the schema has no type {one.type_name.lstrip('.')}, which the field {scope}.{one.name} has: a file of "
-        f"descriptors has all types, if it is written with protoc's --include_imports"
+        f"the schema has no type {one.type_name.lstrip('.')}, which the field {scope}.{one.name} has: put it into the "
+        f"schema's text, or give a file of descriptors that protoc has written with --include_imports"
     )
 
 

@@ -159,7 +159,7 @@ class _ProtobufSteps(PlanMaker):
             do = Put.PACKED if field.packed else Put.REPEATED
             self.steps[number] = Step(do, name, place, before, b"", (item,), implicit=field.packed)
         else:
-            raise _refused(spark, "map" if is_map else f"repeated {_shown(field)}", name)
+            raise _refused(spark, "a map" if is_map else f"repeated {_shown(field)}", name)
         return number
 
     def _value(

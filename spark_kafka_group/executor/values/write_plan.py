@@ -327,7 +327,8 @@ def places(spark: StructType, fields: Sequence[str], owner: str, name: str) -> d
             have = ", ".join(fields[:20])
             raise ValueError(f"the schema's {owner} has no field for the column's {path}: it has {have}")
         if len(same) > 1:
-            raise ValueError(f"the schema's {owner} has several fields for the column's {path}: {', '.join(same)}")
+            either = " or ".join(same)
+            raise ValueError(f"the schema's {owner} has several fields for the column's {path}: name it {either}")
         if same[0] in found:
             raise ValueError(f"{place_of(name)} has two fields for the schema's field {same[0]}: leave one")
         found[same[0]] = place
