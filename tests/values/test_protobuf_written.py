@@ -246,6 +246,30 @@ def test_numbers_of_64_bits_without_sign_may_be_decimals():
     assert (unfit.problem, plan.steps[unfit.step].name) == (Misfit.RANGE, "f")
 
 
+@pytest.mark.parametrize(
+    ("leaf", "most", "is_map"),
+    [("a INT", 100, False), ("t TIMESTAMP", 99, False), ("w INT", 99, False), ("a INT", 50, True)],
+)
+def test_a_type_is_written_as_deep_as_google_reads_it(leaf, most, is_map):
+    from datetime import UTC, datetime
+
+    from support.protobuf_messages import classes, compiled
+
+    imports = "".join(f'import "google/protobuf/{name}.proto";' for name in ("timestamp", "wrappers"))
+    text = f"""syntax = "proto3"; {imports} message M {{ M m = 1; map<string, M> n = 2; int32 a = 3;
+        google.protobuf.Timestamp t = 4; google.protobuf.Int32Value w = 5; }}"""
+    schema = as_text(linked([parsed("a.proto", text)], others=well_known()).only("M"))
+    spark, row = type_of(leaf), {"a": 1, "t": datetime(2026, 1, 1, tzinfo=UTC), "w": 1}
+    for _ in range(most):
+        spark = MapType(StringType(), spark) if is_map else spark
+        spark, row = StructType([StructField("n" if is_map else "m", spark)]), {"m": row, "n": [("k", row)]}
+    made, _ = same(protobuf_plan(spark, schema), pa.array([row], arrow_type(spark)))
+    message = classes(compiled({"a.proto": text}, "a.proto"))["M"]
+    assert message.FromString(made[0]).SerializeToString() == made[0]
+    with pytest.raises(ValueError, match="at most 100 levels"):
+        protobuf_plan(StructType([StructField("m", spark)]), schema)
+
+
 def test_groups_end_with_a_tag():
     plan = plan_for(PROTO2, f"{REST}, part ARRAY<STRUCT<p: INT>>")
     rows = [{"r": 1, "g": {"s": "x"}, "part": [{"p": 1}, {"p": None}]}]

@@ -104,8 +104,6 @@ class _ProtobufSteps(PlanMaker):
         end: int = 0,
     ) -> int:
         """Add the steps of a struct; the number of the first."""
-        if depth > MAX_DEPTH:
-            raise ValueError(f"Protobuf is written of a type of at most {MAX_DEPTH} levels")
         number, simple = self.begun(), message.name.rpartition(".")[2]
         found = places(spark, [field.name for field in message.fields], f"message {simple}", name)
         alternatives: dict[object, list[ProtobufField]] = {}
@@ -145,7 +143,7 @@ class _ProtobufSteps(PlanMaker):
         elif entry is not None and is_map and isinstance(spark, MapType):
             parts = zip(entry.fields, (spark.keyType, spark.valueType), strict=True)
             children = tuple(
-                self._value(part, kind, part_of(name, part.name), depth, before=_tag(part)) for part, kind in parts
+                self._value(part, kind, part_of(name, part.name), depth + 1, before=_tag(part)) for part, kind in parts
             )
             self.may_fail |= spark.valueContainsNull
             self.steps[number] = Step(
@@ -191,6 +189,8 @@ class _ProtobufSteps(PlanMaker):
         before: bytes,
         null: bytes | None,
     ) -> int:
+        if depth >= MAX_DEPTH:
+            raise ValueError(f"Protobuf is written of a type of at most {MAX_DEPTH} levels, and readers take no more")
         message = self._schema.messages[field.type_name]
         end = _tagged(field, Wire.END_GROUP) if field.delimited else 0
         if isinstance(spark, StructType):
