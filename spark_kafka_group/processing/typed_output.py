@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,6 +12,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
@@ -105,14 +107,15 @@ class OutputEncoder:
         plain = _plain(value, "", 0)
         try:
             array = pa.array([plain])
-        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
-            raise _UnfitError(_unfit_place(plain, ""), str(error)) from None
-        key = column.name, topic, str(array.type)
-        if key not in self._encoders:
-            self._encoder(key, column, from_arrow_type(array.type))
-        encoder, kind = self._encoders[key]
-        if kind != array.type:
-            array = array.cast(kind, safe=False)  # a time of another library has nanoseconds
+            key = column.name, topic, str(array.type)
+            kind = None if key in self._encoders else from_arrow_type(array.type)
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+            raise _unfit_json(plain, "") from None
+        if kind is not None:
+            self._encoder(key, column, kind)
+        encoder, written = self._encoders[key]
+        if written != array.type:
+            array = array.cast(written, safe=False)  # a time of another library has nanoseconds
         return encoder, array
 
     def _of_schema(self, columns: list[WrittenColumn], topic: str, value: object) -> tuple[ValueEncoder, pa.Array]:
@@ -188,8 +191,9 @@ class _UnknownFieldError(_UnfitError):
     """Raised for a field that the type does not have."""
 
 
+BOOLS = (bool, np.bool_)
 LEAVES: dict[type[DataType], tuple[tuple[type, ...], str]] = {
-    BooleanType: ((bool,), "a bool"),
+    BooleanType: (BOOLS, "a bool"),
     **dict.fromkeys((ByteType, ShortType, IntegerType, LongType), ((Integral,), "an int")),
     **dict.fromkeys((FloatType, DoubleType), ((Real,), "a float or an int")),
     DecimalType: ((Decimal, Integral), "a Decimal or an int"),
@@ -235,7 +239,7 @@ def _taken(value: Any, spark: DataType, path: str, missing: dict[str, None] | No
 def _leaf(value: Any, spark: DataType, path: str) -> Any:
     """A value that has no others in it."""
     kinds, wanted = LEAVES.get(type(spark), ((), "None"))
-    is_one = isinstance(value, kinds) and (kinds == (bool,) or not isinstance(value, bool))
+    is_one = isinstance(value, kinds) and (kinds == BOOLS or not isinstance(value, bool))
     if not is_one:
         raise _unlike(value, wanted, path)
     if isinstance(value, datetime.datetime):
@@ -246,8 +250,20 @@ def _leaf(value: Any, spark: DataType, path: str) -> Any:
         if isinstance(spark, TimestampNTZType) and value.tzinfo is not None:
             raise _UnfitError(path, f"{value} has a zone, and the schema's times have none: leave it out")
     if kinds == (Real,):
-        return float(value)
-    return int(value) if isinstance(value, Integral) and kinds != (bool,) else value
+        return _real(value, spark, path)
+    if kinds == BOOLS:
+        return bool(value)
+    return int(value) if isinstance(value, Integral) else value
+
+
+def _real(value: Any, spark: DataType, path: str) -> float:
+    """A float that does not become infinite where it is written."""
+    try:
+        real = float(value)
+        struct.pack("<f" if isinstance(spark, FloatType) else "<d", real)
+    except OverflowError:
+        raise _UnfitError(path, f"{shortened(repr(value))} is out of range for a {spark.simpleString()}") from None
+    return real
 
 
 def _fields(value: Any, spark: StructType, path: str, missing: dict[str, None] | None) -> dict[str, Any]:
@@ -326,12 +342,15 @@ def _plain(value: object, path: str, depth: int) -> object:
     return value
 
 
-def _unfit_place(plain: object, path: str) -> str:
-    """The dotted name of the smallest part of a value that Arrow does not take."""
-    parts = plain.items() if isinstance(plain, dict) else []
-    for name, item in parts:
+def _unfit_json(plain: object, path: str) -> _UnfitError:
+    """What is wrong with a value, and the dotted name of the smallest part of it that has no type."""
+    for name, item in plain.items() if isinstance(plain, dict) else ():
         try:
-            pa.array([item])
+            from_arrow_type(pa.array([item]).type)
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
-            return _unfit_place(item, part_of(path, name))
-    return path
+            return _unfit_json(item, part_of(path, name))
+    try:
+        pa.array([plain])
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        return _UnfitError(path, str(error))
+    return _UnfitError(path, f"{shortened(repr(plain))} is of a type that is not written as JSON: make it a str")

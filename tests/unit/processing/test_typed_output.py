@@ -6,6 +6,7 @@ import time
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
+from uuid import UUID
 
 import pytest
 from pyspark import TaskContext
@@ -113,6 +114,8 @@ def test_times_and_numbers_of_avro_are_those_of_their_type():
         ({"t": datetime(1970, 1, 2, tzinfo=UTC)}, "field t: .* has a zone, and the schema's times have none"),
         ({"n": Decimal("123.45")}, "field n: "),
         ({"f": "1"}, "field f: '1' is of type str: make it a float or an int"),
+        ({"f": 1e300}, r"field f: 1e\+300 is out of range for a float"),
+        ({"f": -(10**400)}, "field f: -1000000.* is out of range for a float"),
         ({"o": 0}, "field o: 0 is of type int: make it None"),
     ):
         with pytest.raises(UnwritableRowError, match=why):
@@ -132,6 +135,7 @@ def test_what_json_does_not_have_is_named():
     endless = []
     endless.append(endless)
     for value, why in (
+        ({"a": {"b": UUID(int=5)}}, r"value, field a.b: UUID\(.*\) is of a type that is not written as JSON"),
         ({"a": endless}, "value: JSON is written of at most 100 levels"),
         ({"a": {"b": 2**70}}, "value, field a.b: "),
         ({"a": {"b": [1, "x"]}}, "value, field a.b: Could not convert 'x'"),
