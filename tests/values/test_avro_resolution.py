@@ -131,6 +131,7 @@ READ = {
         INT,
         {"member0": None, "member1": {"x": 7}},
     ),
+    "a record that the union lacks": ([A, B], ["null", record(("x", "int", 0), name="A")], varint(1) + TEXT, {"x": 0}),
     "only null": (["null"], ["null"], varint(0), None),
     "an array": ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, b"\x04\x02\x04\0", [1, 2]),
     "an array in blocks with sizes": (
