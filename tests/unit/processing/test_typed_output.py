@@ -122,6 +122,15 @@ def test_times_and_numbers_of_avro_are_those_of_their_type():
             made(sound | changed, **avro)
 
 
+def test_a_field_that_is_left_out_has_its_default_but_in_an_array_it_is_null():
+    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int", "default": 5}]}
+    fields = [{"name": "one", "type": inner}, {"name": "many", "type": {"type": "array", "items": "I"}}]
+    avro = {"valueFormat": "avro", "valueSchema": json.dumps({"type": "record", "name": "R", "fields": fields})}
+    assert made({"one": {}, "many": [{"x": 1}]}, **avro) == b"\x0a\x02\x02\0"
+    with pytest.raises(UnwritableRowError, match="field many.element.x: it is null, and the schema has int here"):
+        made({"one": {}, "many": [{}]}, **avro)
+
+
 def test_json_has_rows_as_objects_and_times_as_they_are():
     value = {
         "in": Row(x=1, y=[Row(z=2)]), "of": [Row(a=1), {"a": None}], "at": clock(1, 2, 3), "empty": {}, "none": [],
