@@ -27,13 +27,13 @@ SHARES = ("JVM", "children", "broker")
 """Of them, the children are those of the JVM: Python, and commands of Hadoop's."""
 BATCHES = (
     # size, records, least ratio wanted with all columns, and with value and offset
-    (100, 4_000_000, 1 / 0.40, 1 / 0.33),
-    (1_000, 1_000_000, 1 / 0.50, 1 / 0.45),
+    (100, 4_000_000, 1 / 0.38, 1 / 0.33),
+    (1_000, 1_000_000, 1 / 0.42, 1 / 0.42),
 )
 STREAMS = (
     # partitions, micro-batches, records of each, least ratio wanted
     (4, 20, 100_000, 1 / 0.8),
-    (4, 100, 1_000, 1 / 0.8),
+    (4, 100, 1_000, 1 / 0.85),
     (1_000, 4, 10_000, 1 / 0.8),
 )
 IDLE_S = 20.0
