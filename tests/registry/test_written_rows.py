@@ -60,6 +60,12 @@ MESSAGES = [
     ORDER_CLASS(id=n, amount=None if n == 1 else n / 2, state="PAID" if n else "NEW", tags={"k": str(n)})
     for n in range(3)
 ]
+OF_MESSAGES = [
+    row | {"id": row["id"] or None, "state": "PAID" if row["id"] else None, "note": None, "at": None}
+    for row in EXPECTED
+]
+"""What the source makes of them."""
+OF_PROTOBUF = {"valueFormat": "protobuf", "valueMessage": "Order"}
 
 
 def sink(kafka, registry, topic=None, **more):
@@ -111,6 +117,13 @@ def read_by_confluent(registry, topic, found, kind="AVRO", of_key=False, message
         ]
 
 
+def read_by_source(spark, kafka, registry, topic, **more):
+    """The structs that the source makes of the values of a topic of one partition, in order."""
+    given = options(kafka, topic, **{"valueFormat": "avro", "schema.registry.url": registry.url} | more)
+    rows = spark.read.format("groupkafka").options(**given).load().orderBy("offset").collect()
+    return [row.value.asDict() for row in rows]
+
+
 def orders(spark, rows=3):
     return spark.range(rows).selectExpr("id", f"{ORDERS} AS value").orderBy("id").coalesce(1).select("value")
 
@@ -126,9 +139,7 @@ class TestAvro:
         write(orders(spark), sink(kafka, registry, topic))
         found = records(spark, kafka, topic)
         assert read_by_confluent(registry, topic, found) == EXPECTED
-        given = options(kafka, topic, valueFormat="avro", **{"schema.registry.url": registry.url})
-        read = spark.read.format("groupkafka").options(**given).load().orderBy("offset").collect()
-        assert [row.value.asDict() for row in read] == EXPECTED
+        assert read_by_source(spark, kafka, registry, topic) == EXPECTED
 
     def test_has_the_guid_in_a_header_and_the_other_headers_stay(self, spark, kafka, srfake, topic):
         srfake.register(f"{topic}-value", ORDER)
@@ -148,10 +159,7 @@ class TestAvro:
         write(orders(spark), sink(kafka, apicurio, topic, valueFraming="confluent-header"))
         found = records(spark, kafka, topic)
         assert {(headers[0][1][0], len(headers[0][1])) for *_, headers in found} <= {(0, 5), (1, 17)}
-        given = options(kafka, topic, valueFormat="avro", valueFraming="confluent-header")
-        given |= {"schema.registry.url": apicurio.url}
-        read = spark.read.format("groupkafka").options(**given).load().orderBy("offset").collect()
-        assert [row.value.asDict() for row in read] == EXPECTED
+        assert read_by_source(spark, kafka, apicurio, topic, valueFraming="confluent-header") == EXPECTED
 
     def test_registers_the_schema_of_the_column_where_that_is_asked_for(self, spark, kafka, registry, topic):
         rows = spark.sql("SELECT named_struct('id', 7L, 'who', named_struct('name', 'x')) value, 'k' key")
@@ -220,15 +228,11 @@ class TestProtobuf:
         self, spark, kafka, registry, topic, framing
     ):
         registry.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
-        more = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": framing}
+        more = OF_PROTOBUF | {"valueFraming": framing}
         write(orders(spark), sink(kafka, registry, topic, **more))
         found = records(spark, kafka, topic)
         assert read_by_confluent(registry, topic, found, message=ORDER_CLASS) == MESSAGES
-        given = options(kafka, topic, **more, **{"schema.registry.url": registry.url})
-        read = spark.read.format("groupkafka").options(**given).load().orderBy("offset").collect()
-        assert [(row.value.id, row.value.amount, row.value.state, row.value.tags, row.value.at) for row in read] == [
-            (n or None, None if n == 1 else n / 2, "PAID" if n else None, {"k": str(n)}, None) for n in range(3)
-        ]
+        assert read_by_source(spark, kafka, registry, topic, **more) == OF_MESSAGES
 
     @pytest.mark.parametrize("framing", ["confluent", "confluent-header"])
     def test_of_a_schema_that_is_registered_as_descriptors_is_read_by_confluent(
@@ -236,14 +240,14 @@ class TestProtobuf:
     ):
         file = ORDER_CLASS.DESCRIPTOR.file.serialized_pb
         srfake.register(f"{topic}-value", base64.b64encode(file).decode(), "PROTOBUF")
-        given = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": framing}
+        given = OF_PROTOBUF | {"valueFraming": framing}
         write(orders(spark), sink(kafka, srfake, topic, **given))
         found = read_by_confluent(srfake, topic, records(spark, kafka, topic), "DESCRIPTORS", message=ORDER_CLASS)
         assert found == MESSAGES
 
     def test_that_handlers_return_has_the_header_of_its_schema(self, srfake, topic):
         srfake.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
-        given = {"valueFormat": "protobuf", "valueMessage": "Order", "valueFraming": "confluent-header"}
+        given = OF_PROTOBUF | {"valueFraming": "confluent-header"}
         formats = TopicsWritten.from_options(
             {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "g", "subscribe": "t"},
             {"schema.registry.url": srfake.url, "topic": topic} | given, (),
@@ -259,7 +263,7 @@ class TestProtobuf:
         assert read_by_confluent(srfake, topic, found, message=ORDER_CLASS) == MESSAGES
 
     def test_of_a_given_schema_is_registered_and_a_null_is_a_tombstone(self, spark, kafka, apicurio, topic):
-        given = sink(kafka, apicurio, topic, valueFormat="protobuf", valueSchema=ORDER_PROTO, valueMessage="Order")
+        given = sink(kafka, apicurio, topic, valueSchema=ORDER_PROTO, **OF_PROTOBUF)
         rows = orders(spark).selectExpr("IF(value.id = 1, NULL, value) value")
         with pytest.raises(AnalysisException, match="set schema.registry.auto.register=true"):
             write(rows, given)
@@ -282,7 +286,7 @@ class TestProtobuf:
         srfake.register(f"{topic}-value", ORDER_PROTO, "PROTOBUF")
         rows = spark.range(3).coalesce(1).selectExpr("named_struct('state', IF(id = 2, 'LOST', 'NEW')) value")
         with pytest.raises(PySparkException, match="field state: 'LOST' is no symbol of the schema's enum State"):
-            write(rows, sink(kafka, srfake, topic, valueFormat="protobuf", valueMessage="Order"))
+            write(rows, sink(kafka, srfake, topic, **OF_PROTOBUF))
         assert records(spark, kafka, topic) == []
 
 
@@ -313,17 +317,18 @@ class TestARowThatDoesNotFit:
             write(broken.selectExpr("value", f"'{topic}' topic"), sink(kafka, apicurio))
         assert records(spark, kafka, topic) == []
 
-    @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-    def test_ends_a_stream_with_its_name(self, spark, kafka, apicurio, topic, tmp_path, guarantee):
-        apicurio.register(f"{topic}-value", ORDER)
-        given = sink(kafka, apicurio, topic)
+    @pytest.mark.parametrize(("guarantee", "kind"), [("at-least-once", "AVRO"), ("exactly-once", "PROTOBUF")])
+    def test_ends_a_stream_with_its_name(self, spark, kafka, apicurio, topic, tmp_path, guarantee, kind):
+        schema, more = {"AVRO": (ORDER, {}), "PROTOBUF": (ORDER_PROTO, OF_PROTOBUF)}[kind]
+        apicurio.register(f"{topic}-value", schema, kind)
+        given = plain = sink(kafka, apicurio, topic, **more)
         if guarantee == "exactly-once":
             given |= {"deliveryGuarantee": guarantee, "kafka.transactional.id": name("id")}
         rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
         rows = rows.selectExpr("named_struct('id', value, 'state', 'LOST', 'tags', map('k', 'v')) value")
         with pytest.raises(StreamingQueryException, match=self.WHY):
             stream(rows, given, tmp_path).awaitTermination(60)
-        write(orders(spark), sink(kafka, apicurio, topic))  # which an open transaction would hide
+        write(orders(spark), plain)  # which an open transaction would hide
         read = options(kafka, topic, **{"kafka.isolation.level": "read_committed"})
         assert spark.read.format("groupkafka").options(**read).load().count() == 3
 
@@ -354,12 +359,28 @@ def stream(rows, given, folder):
     return writer.trigger(availableNow=True).start()
 
 
+MORE = {"name": "more", "type": "int", "default": 7}
+NEWER = ORDER | {"fields": [*ORDER["fields"], MORE]}
+NEWER_PROTO = ORDER_PROTO.replace("at = 6;", "at = 6; int32 more = 7;")
+
+
 @pytest.mark.parametrize("exactly_once", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "schemas", "more", "by_confluent", "by_source"),
+    [
+        ("AVRO", (ORDER, NEWER), {}, [*EXPECTED[:2], EXPECTED[2] | {"more": 7}],
+         [row | {"more": 7} for row in EXPECTED]),
+        ("PROTOBUF", (ORDER_PROTO, NEWER_PROTO), OF_PROTOBUF, MESSAGES,
+         [row | {"more": None} for row in OF_MESSAGES]),
+    ],
+    ids=["avro", "protobuf"],
+)  # fmt: skip
 def test_a_stream_writes_its_micro_batches_with_the_schema_that_the_subject_has_then(
-    spark, kafka, apicurio, topic, tmp_path, exactly_once
+    spark, kafka, apicurio, topic, tmp_path, exactly_once, kind, schemas, more, by_confluent, by_source
 ):
-    apicurio.register(f"{topic}-value", ORDER)
-    given = sink(kafka, apicurio, topic)
+    older, newer = schemas
+    first = apicurio.register(f"{topic}-value", older, kind)
+    given = sink(kafka, apicurio, topic, **more)
     if exactly_once:
         given |= {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": name("id")}
     source = topic_with(kafka, [Record(0, None, str(n).encode()) for n in range(2)], partitions=1)
@@ -372,13 +393,14 @@ def test_a_stream_writes_its_micro_batches_with_the_schema_that_the_subject_has_
         stream(rows.selectExpr(f"{ORDERS} value"), given, tmp_path).awaitTermination(60)
 
     run()
-    apicurio.register(
-        f"{topic}-value", ORDER | {"fields": [*ORDER["fields"], {"name": "more", "type": "int", "default": 7}]}
-    )
+    second = apicurio.register(f"{topic}-value", newer, kind)
     produce(kafka, source, [Record(0, None, b"2")])
     run()
-    found = read_by_confluent(apicurio, topic, records(spark, kafka, topic))
-    assert found == [*EXPECTED[:2], EXPECTED[2] | {"more": 7}]
+    found = records(spark, kafka, topic)
+    assert [int.from_bytes(value[1:5], "big") for _, value, _ in found] == [first, first, second]
+    message = ORDER_CLASS if kind == "PROTOBUF" else None
+    assert read_by_confluent(apicurio, topic, found, message=message) == by_confluent
+    assert read_by_source(spark, kafka, apicurio, topic, **more) == by_source
 
 
 REFUSED = {
