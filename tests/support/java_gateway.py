@@ -19,17 +19,22 @@ __all__ = ["JavaError", "JavaProcess"]
 class JavaProcess:
     """A new process, which ends with :meth:`stop` or with this one.
 
+    Parameters
+    ----------
+    folders
+        With jars beside Kafka's.
+
     Attributes
     ----------
     gateway, java, kafka
         py4j's gateway, and the packages ``java`` and ``org.apache.kafka``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *folders: Path) -> None:
         (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
         port, token, self._process = launch_gateway(
             jarpath=str(py4j_jar),
-            classpath=f"{download.jars('kafka_2.13')}/*",
+            classpath=":".join(f"{folder}/*" for folder in (download.jars("kafka_2.13"), *folders)),
             javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"],
             java_path=download.java(),
             redirect_stderr=subprocess.DEVNULL,

