@@ -255,6 +255,8 @@ class Coroutines:
                     elif self._queue.failed(taken, at, problem):
                         break
             self._queue.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
+        except (SystemExit, KeyboardInterrupt) as error:
+            self._queue.abort(error)  # raised, it would leave the loop at once, and the tasks in it unawaited
         except BaseException as error:
             self._queue.abort(error)  # or the loop would wait, at its end, for the thread that takes the next records
             raise

@@ -1,6 +1,7 @@
 """Handlers in threads or coroutines: their order, their failures, and the counts."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections import Counter, defaultdict
@@ -368,7 +369,7 @@ def test_a_handler_that_awaits_what_others_have_cancelled_has_failed(kind):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_a_handler_that_ends_its_thread_ends_the_work(kind):
+def test_a_handler_that_ends_its_thread_ends_the_work(kind, caplog):
     def handler(record):
         raise SystemExit("that is all")
 
@@ -377,6 +378,8 @@ def test_a_handler_that_ends_its_thread_ends_the_work(kind):
 
     with pytest.raises(SystemExit):
         work(later if kind == "async def" else handler, records(100))
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]  # of tasks that nobody has awaited
 
 
 def test_input_that_fails_ends_the_workers():
