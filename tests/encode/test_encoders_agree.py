@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from encoded import NOW_MS, Row, as_read, encode, read_back, rows_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_kafka_group.errors import WriteError
 from spark_kafka_group.executor.encode import CODECS, Compression, Encoder, load
-from spark_kafka_group.executor.encode.encoder_contract import BinaryColumn, HeadersColumn
+from spark_kafka_group.executor.encode.encoder_contract import UNCOMPRESSED, BinaryColumn, HeadersColumn
 
 PYTHON, C = load("python"), load("c")
 
@@ -85,6 +85,13 @@ def written_columns(draw: st.DrawFn) -> tuple[tuple[Any, ...], list[int]]:
     return (named, key, value, headers), places
 
 
+@example(
+    [Row(value=None), Row(value=bytes(4))],
+    [0, 1],
+    Compression(CODECS["snappy"]),
+    [0],
+    {"batch_size": 80, "max_request_size": 100},
+)
 @given(
     st.lists(rows, max_size=12),
     st.lists(st.integers(0, 11), max_size=30),
@@ -97,14 +104,16 @@ def test_twins_give_the_same_batches_which_are_read_back(
 ) -> None:
     chosen = [place for place in places if place < len(given_rows)]
 
-    def written(twin: Encoder) -> Any:
+    def written(twin: Encoder, compression: Compression) -> Any:
         options = {"topic": "t", "partition": 0, "compression": compression, **sizes}
         return _written(twin, lambda: rows_of(twin, given_rows), array("i", chosen), times, options)
 
-    mine, its = written(PYTHON), written(C)
+    mine, its = written(PYTHON, compression), written(C, compression)
     assert mine == its
     batches, error = mine
-    for batch in batches:
+    before_compression, _ = written(C, UNCOMPRESSED)
+    assert [batch.records for batch in batches] == [batch.records for batch in before_compression]
+    for batch in before_compression:
         assert len(batch.data) <= max(sizes["batch_size"], sizes["max_request_size"]) or batch.records == 1
     if error is None:
         assert read_back(batches) == as_read([given_rows[place] for place in chosen])
