@@ -55,6 +55,9 @@ MOST_KEPT = 1000
 MOST_IN_ITSELF = 10
 """How often a message of Protobuf may be in itself, as for from_protobuf."""
 
+NOT_TAKEN = (ValueError, TypeError, ArithmeticError, pa.ArrowException)
+"""What is raised for a value that an Arrow column, or a type of Spark, does not have."""
+
 Encoder = tuple[ValueEncoder, pa.DataType]
 
 
@@ -97,7 +100,7 @@ class OutputEncoder:
             if columns[0].format == JSON:
                 return self._of_json(columns[0], topic, value)
             return self._of_schema(columns, topic, value)
-        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+        except NOT_TAKEN as error:
             raise UnwritableRowError(
                 f"a record does not fit its schema: {name}{error if isinstance(error, _UnfitError) else f': {error}'}"
             ) from error
@@ -109,10 +112,10 @@ class OutputEncoder:
             array = pa.array([plain])
             key = column.name, topic, str(array.type)
             kind = None if key in self._encoders else from_arrow_type(array.type)
-        except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+        except NOT_TAKEN:
             raise _unfit_json(plain, "") from None
         if kind is not None:
-            self._encoder(key, column, kind)
+            self._keep(key, column, kind)
         encoder, written = self._encoders[key]
         if written != array.type:
             array = array.cast(written, safe=False)  # a time of another library has nanoseconds
@@ -133,15 +136,15 @@ class OutputEncoder:
         column = columns[depth]
         key = column.name, topic, depth, tuple(missing)
         if key not in self._encoders:
-            self._encoder(key, column, _without(column.type, missing))
+            self._keep(key, column, _without(column.type, missing))
         encoder, kind = self._encoders[key]
         try:
             return encoder, pa.array([taken], kind)
-        except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+        except NOT_TAKEN:
             for path, leaf, its in _leaves(taken, column.type, ""):
                 try:
                     pa.array([leaf], its)
-                except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+                except NOT_TAKEN as error:
                     raise _UnfitError(path, str(error)) from None
             raise
 
@@ -161,14 +164,13 @@ class OutputEncoder:
         columns.append(replace(last, type=deeper))
         return True
 
-    def _encoder(self, key: object, column: WrittenColumn, kind: DataType) -> Encoder:
-        if key not in self._encoders:
-            assert column.schema is not None
-            if len(self._encoders) >= MOST_KEPT:
-                self._encoders.clear()
-            encoder = ValueEncoder(replace(column, type=kind), column.schema, self._options.writing.encoder)
-            self._encoders[key] = encoder, arrow_type(kind)
-        return self._encoders[key]
+    def _keep(self, key: object, column: WrittenColumn, kind: DataType) -> None:
+        """Make the encoder of a type."""
+        assert column.schema is not None
+        if len(self._encoders) >= MOST_KEPT:
+            self._encoders.clear()
+        encoder = ValueEncoder(replace(column, type=kind), column.schema, self._options.writing.encoder)
+        self._encoders[key] = encoder, arrow_type(kind)
 
     def _of_topic(self, name: str, topic: str) -> list[WrittenColumn]:
         """The column, and those whose messages are in themselves more often."""
@@ -347,7 +349,7 @@ def _unfit_json(plain: object, path: str) -> _UnfitError:
     for name, item in plain.items() if isinstance(plain, dict) else ():
         try:
             from_arrow_type(pa.array([item]).type)
-        except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
+        except NOT_TAKEN:
             return _unfit_json(item, part_of(path, name))
     try:
         pa.array([plain])

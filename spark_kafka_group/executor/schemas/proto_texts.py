@@ -7,6 +7,7 @@ editions; the text has passed protoc or a registry before, so that not all of it
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 
 from spark_kafka_group.executor.schemas.descriptor_sets import of_base64, unescaped
@@ -38,6 +39,16 @@ TOKEN = re.compile(
 )
 BASE64 = re.compile(r"[A-Za-z0-9+/\s]{8,}=*\s*")
 OPENING = {"{": "}", "[": "]", "(": ")", "<": ">"}
+
+
+def in_capitals(parts: Iterable[str]) -> str:
+    """Parts of a name as one, each of which begins with a capital; the rest of each stays."""
+    return "".join(part[:1].upper() + part[1:] for part in parts)
+
+
+def entry_name(field: str) -> str:
+    """The message that protoc makes for the entries of a map."""
+    return f"{in_capitals(field.split('_'))}Entry"
 
 
 @lru_cache(maxsize=256)
@@ -224,7 +235,7 @@ class _ProtoParser:
         name = self._next("name")
         self._expect("=")
         number = self._integer()
-        entry = DeclaredMessage("".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry")
+        entry = DeclaredMessage(entry_name(name))
         entry.map_entry = True
         entry.fields = [
             DeclaredField(of, at, kind if kind in SCALARS else "", "" if kind in SCALARS else kind)

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_kafka_group.executor.schemas.proto_texts import entry_name, in_capitals
 from spark_kafka_group.executor.values.write_plan import part_of, place_of
 
 SIMPLE: dict[type[DataType], str] = {
@@ -57,7 +58,7 @@ def _message(spark: StructType, name: str, place: str) -> list[str]:
     if len(spark.fields) >= RESERVED:
         raise ValueError(f"{place_of(place)} has {len(spark.fields)} fields, and Protobuf numbers {RESERVED - 1}")
     _check_names(spark, place)
-    entries = {_entry(field.name) for field in spark.fields if isinstance(field.dataType, MapType)}
+    entries = {entry_name(field.name) for field in spark.fields if isinstance(field.dataType, MapType)}
     taken, inner, fields = {*spark.names, *entries}, [], []
     for number, field in enumerate(spark.fields, 1):
         path = part_of(place, field.name)
@@ -92,11 +93,11 @@ def _check_names(spark: StructType, place: str) -> None:
         if not NAME.fullmatch(field.name):
             raise ValueError(f"{field.name!r} is no Protobuf name, of the field {path}: rename it")
         first, *others = field.name.split("_")
-        alike = [f"the JSON name {first}{''.join(map(_upper, others))}"]
+        alike = [f"the JSON name {first}{in_capitals(others)}"]
         if isinstance(field.dataType, MapType):
-            alike.append(f"the message {_entry(field.name)}")
-            if not NAME.fullmatch(_entry(field.name)):
-                raise ValueError(f"{_entry(field.name)!r} is no Protobuf name, of the map {path}: rename it")
+            alike.append(f"the message {entry_name(field.name)}")
+            if not NAME.fullmatch(entry_name(field.name)):
+                raise ValueError(f"{entry_name(field.name)!r} is no Protobuf name, of the map {path}: rename it")
         for what in alike:
             if what in has:
                 raise ValueError(f"the fields {has[what]} and {path} have {what} in Protobuf: rename one")
@@ -105,15 +106,6 @@ def _check_names(spark: StructType, place: str) -> None:
         name = what.removeprefix("the message ")
         if name != what and name in spark.names:
             raise ValueError(f"the field {path} has {what} in Protobuf, as {part_of(place, name)}: rename one")
-
-
-def _upper(part: str) -> str:
-    return part[:1].upper() + part[1:]
-
-
-def _entry(name: str) -> str:
-    """The message that protoc makes for the entries of a map."""
-    return "".join(map(_upper, name.split("_"))) + "Entry"
 
 
 def _struct_in(spark: DataType) -> StructType | None:
